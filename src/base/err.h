@@ -1,5 +1,6 @@
 /* Status codes and the message that goes with them. Library code returns a bk_status and writes the message
- * once, where the facts are known; callers may put a place in front; the CLI prints it and picks the exit code. */
+ * once, where the facts are known; callers may put a place in front; the CLI prints it and picks the exit
+ * code. */
 #ifndef BK_BASE_ERR_H
 #define BK_BASE_ERR_H
 

@@ -1,5 +1,6 @@
-/* Multiply-adds done by matrix products (GEMM, attention, mHC projections), counted where the product is issued
- * and by the thread that issues it. The plan predicts the same number; a test holds the two together. */
+/* Multiply-adds done by matrix products (GEMM, attention, mHC projections), counted where the product is
+ * issued and by the thread that issues it. The plan predicts the same number; a test holds the two together.
+ */
 #ifndef BK_BASE_TALLY_H
 #define BK_BASE_TALLY_H
 
