@@ -11,7 +11,7 @@
 
 typedef struct {
     bk_vid *v; /* contributions, in the order in which the plain backward writes them */
-    int n, cap;
+    int64_t n, cap;
 } bk_grad_list;
 
 struct bk_grad_ctx {

@@ -19,7 +19,7 @@
 
 typedef struct {
     int64_t size; /* elements; the planned capacity where the dim is counted */
-    bk_vid count; /* the value that holds the run-time count, or BK_NONE */
+    bk_vid count; /* of a counted dim: 1 + the value that holds the run-time count; 0: fixed */
 } bk_dim;
 
 struct bk_value {
