@@ -29,7 +29,8 @@ typedef struct {
     bk_scope scope; /* BK_STEP or BK_MICRO: how often it runs; derived */
     bk_lane lane;
     bk_tag tag;
-    bool folded; /* output 0 became the last update: the op adds into a value (ops.def, column adds) */
+    bool folded; /* input in_max is an addend: output 0 is what the op computes plus it (ops.def, column adds)
+                  */
     int32_t n_in, n_out, n_upd;
     int32_t first; /* operands in graph.operand: inputs, outputs, updates; an absent input is BK_NONE */
     bk_attr attr[BK_MAX_ATTRS];
