@@ -29,7 +29,7 @@ typedef struct {
 } bk_place;
 
 typedef struct {
-    int64_t base, slot_bytes; /* base: from the start of the step part */
+    int64_t base, slot_bytes; /* base: from the start of the step part; slots follow each other aligned */
     int32_t n_slots;
 } bk_chunk_block;
 
@@ -102,6 +102,9 @@ int64_t bk_plan_address(const bk_plan *p, const bk_place *place, int32_t micro);
 int64_t bk_plan_value_address(const bk_plan *p, bk_vid v, int32_t micro);
 /* Whether an update writes instead of adding. */
 bool bk_plan_assigns(const bk_plan *p, int32_t item, bk_oid op, int32_t upd);
+
+/* What one run of an op costs on a target. */
+void bk_op_cost(bk_cost *out, const bk_graph *g, const bk_op *op, const bk_target *target);
 
 /* Places, slots, waits and assigns, one a line. */
 void bk_plan_print(bk_str *out, const bk_plan *p);
