@@ -18,25 +18,24 @@
 
 /* clang-format off */
 #define BK_ST_DTYPES(X) /* name in the file, bytes of an element */ \
-    X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1)                           \
+    X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) \
     X(U8, 1)  X(U16, 2) X(U32, 4) X(U64, 8)  X(BOOL, 1)
-/* clang-format on */
 
 typedef enum {
 #define BK_ST_ENUM(name, size) BK_ST_##name,
     BK_ST_DTYPES(BK_ST_ENUM)
 #undef BK_ST_ENUM
-        BK_ST_N_DTYPES
+    BK_ST_N_DTYPES
 } bk_st_dtype;
+/* clang-format on */
 
 typedef struct {
     const char *name; /* UTF-8 */
     bk_st_dtype dtype;
     int rank; /* 0 is a scalar: one element */
     int64_t shape[BK_ST_MAX_RANK];
-    int64_t bytes; /* product of shape times the element size */
-    const void
-        *data; /* row-major; a foreign file need not align it: read it with memcpy or the helpers below */
+    int64_t bytes;    /* product of shape times the element size */
+    const void *data; /* row-major; not aligned if the file comes from elsewhere */
 } bk_st_tensor;
 
 typedef struct {
