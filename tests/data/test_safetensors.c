@@ -343,10 +343,11 @@ static void test_safetensors__converts_floats_exactly(void **state)
     (void)state;
     unsigned char packed[1 + 16] = {0}; /* one byte off: data of foreign files need not be aligned */
     const uint16_t f16[8] = {0x3C00, 0xC000, 0x0001, 0x83FF, 0x7BFF, 0x7C00, 0x8000, 0x3555};
-    const double f16_values[8] = {1.0,     -2.0,     0x1p-24, -1023 * 0x1p-24,
-                                  65504.0, INFINITY, -0.0,    0x555 * 0x1p-12};
+    const double f16_values[8] = {1.0,  -2.0,           0x1p-24, -1023 * 0x1p-24, 65504.0, (double)INFINITY,
+                                  -0.0, 0x555 * 0x1p-12};
     const uint16_t bf16[8] = {0x3F80, 0xC000, 0x0001, 0x7F7F, 0x7F80, 0xFF80, 0x8000, 0x4049};
-    const double bf16_values[8] = {1.0, -2.0, 0x1p-133, 0xFFp+120, INFINITY, -INFINITY, -0.0, 3.140625};
+    const double bf16_values[8] = {1.0,  -2.0,    0x1p-133, 0xFFp+120, (double)INFINITY, -(double)INFINITY,
+                                   -0.0, 3.140625};
     bk_st_tensor t = {.name = "x", .rank = 1, .shape = {8}, .bytes = 16, .data = packed + 1};
     for (int kind = 0; kind < 2; kind++) {
         t.dtype = kind == 0 ? BK_ST_F16 : BK_ST_BF16;
