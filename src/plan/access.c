@@ -6,7 +6,7 @@
 
 /* Instances are numbered: values times micro-batches, then ops (scratch memory) times micro-batches. Values
  * and ops that are not of a micro-batch use the first of their numbers. */
-static int64_t value_instance(const bk_accesses *a, bk_vid root, int32_t micro)
+int64_t bk_value_instance(const bk_accesses *a, bk_vid root, int32_t micro)
 {
     return (int64_t)root * a->p->s->n_micro + (a->p->g->value[root].scope == BK_MICRO ? micro : 0);
 }
@@ -58,7 +58,7 @@ static void visit(bk_accesses *a, int64_t *at, bool fill)
                 const bk_vid v = j < n ? g->operand[op->first + j] : BK_NONE;
                 if (j < n ? v == BK_NONE : a->p->work[o].space == BK_SPACE_NONE) continue;
                 const int64_t inst =
-                    j < n ? value_instance(a, bk_root(g, v), it->micro) : work_instance(a, o, it->micro);
+                    j < n ? bk_value_instance(a, bk_root(g, v), it->micro) : work_instance(a, o, it->micro);
                 const bk_role role = j == n                     ? BK_SCRATCH
                                      : j < op->n_in             ? BK_READ
                                      : j < op->n_in + op->n_out ? BK_WRITE

@@ -35,6 +35,8 @@ static inline bool bk_access_before(const bk_happens *h, const bk_access *x, con
     return x->item == y->item ? x->k < y->k : bk_happens_before(h, x->item, y->item);
 }
 
+/* The instance of a value (not a view) that an item of a micro-batch sees. */
+int64_t bk_value_instance(const bk_accesses *a, bk_vid root, int32_t micro);
 /* Place, bytes and micro-batch of an instance (one with accesses). */
 bk_place bk_instance_place(const bk_accesses *a, int64_t instance, int32_t *micro);
 /* Its name for messages, into buf. */
