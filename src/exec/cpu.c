@@ -116,7 +116,8 @@ bk_status bk_exec_run(bk_exec *x, const bk_plan *p, const bk_host *host, bk_err 
     if (st != BK_OK) return st;
     pthread_mutex_lock(&x->lock);
     x->now = r, x->host = host, x->madds = 0;
-    x->failed = false, x->first_error = (bk_err){0};
+    x->failed = false;
+    x->first_error = (bk_err){0};
     x->n_active = 0;
     for (int l = 0; l < BK_N_LANES; l++) {
         x->done[l] = 0;
