@@ -2,15 +2,17 @@
  *
  *     bk_config c;
  *     bk_config_init(&c);
- *     st = bk_config_read_flags(NULL, own, n_own, argc, argv, e);   find --config among the caller's own
- * flags st = bk_config_read_yaml(&c, path, e);                        defaults < file < flags st =
- * bk_config_read_flags(&c, own, n_own, argc, argv, e); st = bk_config_resolve(&c, e); derived values, then
- * every rule
+ *     st = bk_config_read_flags(NULL, own, n_own, argc, argv, e);  // where is --config?
+ *     st = bk_config_read_yaml(&c, path, e);                       // defaults < file < flags
+ *     st = bk_config_read_flags(&c, own, n_own, argc, argv, e);
+ *     st = bk_config_resolve(&c, e);                               // derived values, then every rule
  *     ...
  *     bk_config_free(&c);
  *
- * Fields may be read after bk_config_resolve; before it some are unset. When a call fails, the
- * configuration is good for bk_config_free alone. */
+ * Fields may be read after bk_config_resolve; before it some are unset: a count is BK_UNSET_COUNT, a real is
+ * NaN. Unset after it too, where not given: memory_limit, lr_warmup_fraction, lr_wsd_decay_iters, and
+ * lr_decay_iters of a run without steps. The activation is `activation`, however it was spelled. When a call
+ * fails, the configuration is good for bk_config_free alone. */
 #ifndef BK_CONFIG_CONFIG_H
 #define BK_CONFIG_CONFIG_H
 
@@ -62,6 +64,12 @@ typedef struct bk_config {
 #define BK_OPT(name, kind, def, lo, hi, group, aliases, help) BK_C_##kind name;
 #define BK_OPT_ENUM(name, type, def, group, aliases, help)    type name;
 #include "config/options.def"
+#undef BK_C_flag
+#undef BK_C_count
+#undef BK_C_real
+#undef BK_C_bytes
+#undef BK_C_text
+#undef BK_C_list
     bk_origin origin[BK_N_OPTIONS];
     bk_arena arena; /* owns every string above */
 } bk_config;
@@ -101,7 +109,7 @@ typedef struct bk_flag {
 
 /* Reads `--name value`, `--name=value`, `--flag`, `--flag=false`, `--no-flag`; a list takes all arguments up
  * to the next one that starts with "--". The last of two wins. The caller's flags go to `own`, all others are
- * options of `c`. With c NULL only `own` is filled, and nothing but names is checked. argv has arguments
+ * options of `c`. With c NULL only `own` is filled: names are checked, values are not. argv has arguments
  * alone, neither program nor command. BK_E_INPUT: unknown flag (with the nearest), missing or bad value, an
  * argument that is no flag. */
 bk_status bk_config_read_flags(bk_config *c, bk_flag *own, int64_t n_own, int argc, char *const *argv,

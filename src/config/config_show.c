@@ -66,6 +66,20 @@ static void append_kind(bk_str *out, const bk_option *o)
         bk_str_appendf(out, "%s%s", i ? "|" : "", o->choices[i]);
 }
 
+/* "; also name, name (the opposite)" */
+static void append_aliases(bk_str *out, const char *aliases)
+{
+    const char *join = "; also ";
+    for (const char *at = aliases; *at; at += strspn(at, " ")) {
+        const size_t len = strcspn(at, " ");
+        const bool negated = *at == '!';
+        bk_str_appendf(out, "%s%.*s%s", join, (int)(len - negated), at + negated,
+                       negated ? " (the opposite)" : "");
+        join = ", ";
+        at += len;
+    }
+}
+
 static void help_option(bk_str *out, const bk_config *defaults, bk_option_id id)
 {
     const bk_option *o = &bk_options[id];
@@ -74,17 +88,16 @@ static void help_option(bk_str *out, const bk_config *defaults, bk_option_id id)
     append_kind(out, o);
     bk_str_append(out, "\n");
     bk_str_append_char(out, ' ', HELP_INDENT);
-    bk_str_appendf(out, "%s (default: ", o->help);
-    bk_config_value(out, defaults, id);
-    if (*o->aliases) bk_str_append(out, "; also: ");
-    for (const char *at = o->aliases; *at; at += strspn(at, " ")) {
-        const size_t len = strcspn(at, " ");
-        const bool negated = *at == '!';
-        bk_str_appendf(out, "%.*s%s%s", (int)(len - negated), at + negated, negated ? ", the opposite" : "",
-                       at[len] ? ", " : "");
-        at += len;
-    }
-    bk_str_append(out, ")\n");
+    bk_str_append(out, o->help);
+    bk_str value = {0};
+    bk_config_value(&value, defaults, id);
+    if (strcmp(bk_str_text(&value), "unset") != 0) bk_str_appendf(out, "; default %s", bk_str_text(&value));
+    bk_str_free(&value);
+    char range[BK_RANGE_LEN];
+    if (o->kind == BK_KIND_count || o->kind == BK_KIND_real || o->kind == BK_KIND_bytes)
+        bk_str_appendf(out, "; %s", bk_option_range(range, o));
+    append_aliases(out, o->aliases);
+    bk_str_append(out, "\n");
 }
 
 /* The names of a group, wrapped. */

@@ -63,6 +63,10 @@ char *bk_option_suggest(char out[BK_SUGGEST_LEN], const char *name, const char *
 enum { BK_QUOTE_LEN = 68 };
 char *bk_quote(char out[BK_QUOTE_LEN], const char *text);
 
+/* "at least 1 and at most 16", "above 0": the range of a number. Returns out. */
+enum { BK_RANGE_LEN = 96 };
+char *bk_option_range(char out[BK_RANGE_LEN], const bk_option *o);
+
 /* The option gets its default back. */
 void bk_option_reset(bk_config *c, bk_option_id id);
 

@@ -107,8 +107,7 @@ static bool parse_real(double *out, const char *text)
     return end != text && *end == '\0' && isfinite(*out);
 }
 
-/* "at least 1 and at most 16", "above 0". */
-static void range_text(char *out, size_t size, const bk_option *o)
+char *bk_option_range(char out[BK_RANGE_LEN], const bk_option *o)
 {
     char lo[40], hi[40] = "";
     if (o->lo > 0 && o->lo <= BK_ABOVE_0)
@@ -119,15 +118,16 @@ static void range_text(char *out, size_t size, const bk_option *o)
         snprintf(hi, sizeof hi, " and below 1");
     else if (o->hi < 0x1p63)
         snprintf(hi, sizeof hi, " and at most %.15g", o->hi);
-    snprintf(out, size, "%s%s", lo, hi);
+    snprintf(out, BK_RANGE_LEN, "%s%s", lo, hi);
+    return out;
 }
 
 static bk_status check_range(const bk_option *o, double v, const char *text, bk_err *e)
 {
     if (v >= o->lo && v <= o->hi) return BK_OK;
-    char range[96], quoted[BK_QUOTE_LEN];
-    range_text(range, sizeof range, o);
-    return bk_err_set(e, BK_E_INPUT, "%s must be %s, not %s", o->name, range, bk_quote(quoted, text));
+    char range[BK_RANGE_LEN], quoted[BK_QUOTE_LEN];
+    return bk_err_set(e, BK_E_INPUT, "%s must be %s, not %s", o->name, bk_option_range(range, o),
+                      bk_quote(quoted, text));
 }
 
 static bk_status refuse(const bk_option *o, const char *wanted, const char *text, bk_err *e)

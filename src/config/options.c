@@ -1,5 +1,4 @@
 /* The option table, and how names are found in it. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
