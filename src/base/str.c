@@ -166,7 +166,9 @@ const char *bk_nearest(const char *name, const char *const *candidates, int64_t 
     int best = len < 6 ? 2 : (int)(len / 3) + 1; /* one more than the limit */
     const char *found = NULL;
     for (int64_t i = 0; i < n; i++) {
-        if (strlen(candidates[i]) >= NEAR_LEN) continue;
+        const size_t n_chars = strlen(candidates[i]);
+        const size_t apart = n_chars > len ? n_chars - len : len - n_chars; /* at least that many edits */
+        if (n_chars >= NEAR_LEN || apart >= (size_t)best) continue;
         const int d = distance(name, candidates[i]);
         if (d < best) best = d, found = candidates[i];
     }
