@@ -1,0 +1,40 @@
+/* rope_table(; cos, sin [seq, dims/2]): the angles at positions 0..seq-1. It has no inputs, so it is computed
+ * once a step. */
+#define BK_BOTH "ops/rope/rope_cpu.h"
+#include "base/real_both.h"
+#include "ops/rules.h"
+
+enum { SEQ, DIMS, BASE };
+
+static bk_status rope_table_shape(bk_value *out, const bk_graph *g, const bk_op *op, bk_err *e)
+{
+    const int64_t seq = bk_attr_i(op, SEQ), dims = bk_attr_i(op, DIMS);
+    const double base = bk_attr_f(op, BASE);
+    if (seq < 0)
+        return bk_err_set(e, BK_E_INPUT, "seq is %lld, expected the number of positions", (long long)seq);
+    if (dims <= 0 || dims % 2)
+        return bk_err_set(e, BK_E_INPUT, "dims is %lld, expected an even number above 0: dims turn in pairs",
+                          (long long)dims);
+    if (!(base > 0))
+        return bk_err_set(e, BK_E_INPUT, "base is %g, expected a number above 0 (rotary_base)", base);
+    const bk_dim dim[2] = {bk_fixed(seq), bk_fixed(dims / 2)};
+    for (int k = 0; k < 2; k++) bk_shape_set(&out[k], g->real, 2, dim);
+    return BK_OK;
+}
+
+static bk_status rope_table_spread(bk_spread *out, const bk_graph *g, const bk_op *op, bk_axis axis,
+                                   bk_err *e)
+{
+    return bk_spread_same_only(out, g, op, axis, "every rank makes the whole table", e);
+}
+
+static bk_status rope_table_cpu(bk_call *c, bk_err *e)
+{
+    (void)e;
+    BK_REAL_CALL(c->out[0].v->dtype == BK_F64, bk_rope_table, c->out[0].p, c->out[1].p, bk_attr_i(c->op, SEQ),
+                 0, bk_attr_i(c->op, DIMS), bk_attr_f(c->op, BASE));
+    return BK_OK;
+}
+
+const bk_op_rules bk_rope_table_rules = {
+    .shape = rope_table_shape, .spread = rope_table_spread, .cpu = rope_table_cpu};

@@ -1,0 +1,92 @@
+/* Operands, costs, gradients and calls, as the rules of all families need them. */
+#include "ops/rules.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/pattern.h"
+
+const char *bk_operand_text(char buf[BK_OPERAND_TEXT], const bk_graph *g, const bk_op *op, int k)
+{
+    const bk_value *v = bk_operand(g, op, k);
+    const char *role = k < op->n_in ? "input" : k < op->n_in + op->n_out ? "output" : "update";
+    const int idx = k < op->n_in ? k : k < op->n_in + op->n_out ? k - op->n_in : k - op->n_in - op->n_out;
+    int len = snprintf(buf, BK_OPERAND_TEXT, "%s %d %.100s [", role, idx, v && v->name ? v->name : "");
+    for (int d = 0; v && d < v->rank && len < BK_OPERAND_TEXT - 24; d++)
+        len +=
+            snprintf(buf + len, (size_t)(BK_OPERAND_TEXT - len), "%s%" PRId64, d ? ", " : "", v->dim[d].size);
+    snprintf(buf + len, (size_t)(BK_OPERAND_TEXT - len), "]");
+    return buf;
+}
+
+bk_dtype bk_rule_real(const bk_graph *g, const bk_op *op)
+{
+    const int n = bk_n_operands(op);
+    for (int step = 0; step < 2; step++) /* inputs and updates first: an output may not exist yet */
+        for (int k = 0; k < n; k++) {
+            const bool is_output = k >= op->n_in && k < op->n_in + op->n_out;
+            const bk_value *v = is_output == (step == 1) ? bk_operand(g, op, k) : NULL;
+            if (v && bk_dtype_is_float(v->dtype)) return v->dtype;
+        }
+    return g->real;
+}
+
+int64_t bk_cost_bytes(const bk_graph *g, const bk_op *op)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < bk_n_operands(op); k++) {
+        const bk_vid *list = g->operand + op->first;
+        bool seen = list[k] == BK_NONE;
+        for (int j = 0; j < k && !seen; j++) seen = list[j] == list[k];
+        if (!seen) bytes += bk_value_bytes(&g->value[list[k]]);
+    }
+    return bytes;
+}
+
+bk_op_ids bk_grad_ids(const bk_grad_ctx *c, bk_oid id)
+{
+    const bk_graph *g = c->g;
+    bk_op_ids ids = {.op = g->op[id]};
+    for (int k = 0; k < BK_RULE_IDS; k++) {
+        ids.in[k] = k < ids.op.n_in ? bk_ins(g, &ids.op)[k] : BK_NONE;
+        ids.out[k] = k < ids.op.n_out ? bk_outs(g, &ids.op)[k] : BK_NONE;
+    }
+    return ids;
+}
+
+bk_status bk_grad_op(bk_vid *out, bk_grad_ctx *c, const bk_op_spec *spec, const bk_vid *param, int n_params,
+                     bk_oid use, bk_err *e)
+{
+    bk_vid acc[BK_RULE_IDS];
+    bk_status st = BK_OK;
+    int n = 0;
+    assert(n_params <= BK_RULE_IDS);
+    for (int i = 0; i < n_params; i++) {
+        bk_vid a = BK_NONE;
+        BK_TRY(bk_grad_accumulator(&a, c, param[i], e));
+        if (a == BK_NONE) continue;
+        if (n != i)
+            return bk_err_set(e, BK_E_INPUT,
+                              "%s: %s is trained while another parameter of the same op is frozen; freeze "
+                              "both or neither",
+                              bk_ops[spec->kind].name, c->g->value[param[i]].name);
+        acc[n++] = a;
+    }
+    bk_op_spec with = *spec;
+    with.upd = acc, with.n_upd = n;
+    BK_TRY(bk_op_add(out, c->g, &with, e));
+    for (int i = 0; i < n; i++) BK_TRY(bk_grad_term(c, param[i], use, (bk_oid)(c->g->n_ops - 1), e));
+done:
+    return st;
+}
+
+const bk_arg *bk_call_out0(const bk_call *c, int *beta)
+{
+    const int k = bk_addend(c->op);
+    *beta = k == BK_NONE ? 0 : 1;
+    if (k != BK_NONE && c->out[0].p != c->in[k].p)
+        memcpy(c->out[0].p, c->in[k].p, (size_t)bk_value_bytes(c->out[0].v));
+    return &c->out[0];
+}
