@@ -1,0 +1,32 @@
+/* How a run is laid out: ranks along each mesh axis, pipeline stages, and what a step is cut into.
+ *
+ * A global batch of samples is dealt to the data-parallel ranks; each rank runs its share in micro-batches:
+ *
+ *     global_batch = n_micro * micro_batch * axis_size[dp]
+ *
+ * Everything after this stage reads sizes from here and never from the options behind them. */
+#ifndef BK_LAYOUT_LAYOUT_H
+#define BK_LAYOUT_LAYOUT_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "config/config.h"
+#include "ir/types.h"
+
+typedef struct {
+    int32_t axis_size[BK_N_AXES]; /* ranks along tp, cp, dp, ep, edp; edp divides the ranks as ep does not */
+    int32_t n_stages;             /* pipeline stages */
+    int32_t n_chunks;             /* model chunks of a stage (virtual pipeline) */
+    int32_t n_ranks;              /* tp * cp * dp * n_stages */
+    int64_t seq;                  /* positions of a sample */
+    int64_t micro_batch;          /* samples of a micro-batch on one rank */
+    int64_t global_batch;         /* samples of a step on all ranks */
+    int64_t n_micro;              /* micro-batches of a step on one rank */
+} bk_layout;
+
+/* Lays out a resolved configuration over `n_ranks` started ranks. Only one rank is supported. BK_E_INPUT
+ * names the options where the ranks cannot be used or the batch does not divide. */
+bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e);
+
+#endif

@@ -1,0 +1,118 @@
+#include "model/model.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/parts.h"
+
+/* One decoder layer, streams to streams. */
+static bk_vid build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x)
+{
+    char values[BK_PREFIX_LEN], params[BK_PREFIX_LEN];
+    bk_residual r;
+    snprintf(values, sizeof values, "decoder.%" PRId64 ".", layer);
+    snprintf(params, sizeof params, "decoder.layers.%" PRId64 ".", layer);
+    bk_build_names(b, values, params);
+
+    bk_build_at(b, layer, BK_NODE_ATTN);
+    bk_vid h = bk_build_residual_open(&r, b, spec, "attn", "self_attention_hyper_connection.", x);
+    h = bk_build_norm(b, "attn.norm", h, "input_layernorm", "self_attention.linear_qkv.layer_norm");
+    const bk_branch attention = bk_build_self_attention(b, h);
+    x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
+
+    bk_build_at(b, layer, BK_NODE_MLP);
+    h = bk_build_residual_open(&r, b, spec, "mlp", "mlp_hyper_connection.", x);
+    h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", "mlp.linear_fc1.layer_norm");
+    const bk_branch mlp = bk_build_dense_mlp(b, h);
+    return bk_build_residual_close(b, spec, "mlp", BK_SITE_MLP_OUT, &r, mlp);
+}
+
+/* All ids of an io at BK_NONE. */
+static void clear_io(bk_model_io *io)
+{
+    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
+                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0};
+}
+
+bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
+                         bk_model_mode mode, bk_err *e)
+{
+    assert(g->n_ops == 0 && l->n_stages == 1 && l->n_chunks == 1);
+    assert(c->num_layers >= 1 && c->padded_vocab_size >= c->vocab_size);
+    if (c->num_layers > INT16_MAX) { /* tags of ops have 15 bits for the layer */
+        char cite[BK_CITE_LEN];
+        return bk_err_set(e, BK_E_INPUT, "%s is more than %d; use fewer layers",
+                          bk_config_cite(cite, c, BK_OPT_num_layers), INT16_MAX);
+    }
+    bk_model_io io;
+    clear_io(&io);
+    bk_builder b = {.g = g,
+                    .c = c,
+                    .l = l,
+                    .io = &io,
+                    .train = mode == BK_MODEL_TRAIN,
+                    .rope_cos = BK_NONE,
+                    .rope_sin = BK_NONE,
+                    .e = e};
+    const bk_layer_spec *spec = NULL;
+    bk_vid *layer_out = bk_arena_alloc(&g->arena, c->num_layers, sizeof *layer_out);
+    if (!layer_out) return bk_err_set(e, BK_E_MEM, "model: out of memory");
+    b.st = bk_layer_specs(&spec, &g->arena, c, e);
+
+    bk_vid x = bk_build_pre_process(&b);
+    for (int64_t i = 0; i < c->num_layers && b.st == BK_OK; i++)
+        x = layer_out[i] = build_layer(&b, &spec[i], i, x);
+    /* Still under the tag of the last layer: whatever ends it owns the boundary. */
+    io.hidden = bk_build_boundary(&b, x);
+    bk_build_post_process(&b, io.hidden);
+
+    if (b.st != BK_OK) return bk_err_prefix(e, "model: ");
+    io.layer_out = layer_out, io.n_layers = c->num_layers;
+    *out = io;
+    return BK_OK;
+}
+
+/* The number in "act.layerI", or -1. */
+static int64_t layer_of(const char *name)
+{
+    static const char prefix[] = "act.layer";
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
+    const char *digits = name + sizeof prefix - 1;
+    if (*digits < '0' || *digits > '9' || strlen(digits) > 9) return -1;
+    char *end;
+    const long i = strtol(digits, &end, 10);
+    return *end ? -1 : i;
+}
+
+static bk_vid find_probe(const bk_model_io *io, const char *name)
+{
+    const struct {
+        const char *name;
+        bk_vid v;
+    } named[] = {{"out.loss", io->loss},
+                 {"out.token_loss", io->token_loss},
+                 {"logits", io->logits},
+                 {"hidden", io->hidden}};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (strcmp(named[i].name, name) == 0) return named[i].v;
+    const int64_t layer = layer_of(name);
+    return layer >= 0 && layer < io->n_layers ? io->layer_out[layer] : BK_NONE;
+}
+
+bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e)
+{
+    const bk_vid v = find_probe(io, name);
+    if (v == BK_NONE)
+        return bk_err_set(e, BK_E_INPUT,
+                          "probe \"%s\" is not known; there are act.layer0 to act.layer%" PRId64
+                          ", out.loss, out.token_loss, logits, hidden",
+                          name, io->n_layers - 1);
+    g->tag = (bk_tag){
+        .module = BK_MODULE_DECODER, .node = BK_NODE_POST_PROCESS, .pass = BK_PASS_FORWARD, .layer = BK_NONE};
+    const bk_status st = bk_op_add(NULL, g, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = name}, e);
+    if (st == BK_OK) *out = v;
+    return st;
+}

@@ -1,0 +1,62 @@
+/* From the configuration to the graph of the whole model: inputs, parameters, forward ops, losses, metrics.
+ * Gradients, the optimizer and everything else of a step are appended by passes, of which this module knows
+ * nothing.
+ *
+ *     tokens -> embedding (+ positions, dropout) -> expand to n streams                      pre_process
+ *     each layer:  streams -> [map, aggregate] -> norm -> attention -> [post] -> streams     attn
+ *                  streams -> [map, aggregate] -> norm -> mlp       -> [post] -> streams     mlp
+ *     after the last layer: contract to one stream, final norm                               mlp of that
+ * layer output layer -> cross entropy -> masked mean, metrics                                  post_process
+ *
+ * Without hyper-connections there is one stream, nothing to expand or contract, and the brackets become a
+ * residual addition. */
+#ifndef BK_MODEL_MODEL_H
+#define BK_MODEL_MODEL_H
+
+#include "base/err.h"
+#include "config/config.h"
+#include "ir/graph.h"
+#include "layout/layout.h"
+
+/* In evaluation nothing is dropped out and the loss gets no seed. */
+typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE } bk_model_mode;
+
+/* Values of the graph that others need. S positions, B samples, C width, n streams, Vp padded vocabulary. */
+typedef struct {
+    bk_vid tokens;     /* input  [B, S] i32 "tokens" */
+    bk_vid labels;     /* input  [B, S] i32 "labels": the token to predict at each position */
+    bk_vid loss_mask;  /* input  [B, S] "loss_mask": weight of each position in the loss, 0 or 1 */
+    bk_vid samples;    /* input  [B] i64 "samples": number of each sample in the run, the key of its dropout;
+                          BK_NONE where nothing is dropped */
+    bk_vid loss_seed;  /* input  [1] "loss_seed", of scope step: the gradient of the scalar that is minimised
+                          with respect to `loss`; BK_NONE in evaluation */
+    bk_vid loss;       /* [1]     mean of token_loss over the mask */
+    bk_vid token_loss; /* [B, S]  cross entropy, not masked */
+    bk_vid logits;     /* [S, B, Vp] */
+    bk_vid hidden;     /* [S, B, C]  after the final norm */
+    bk_vid loss_sum;   /* state [1] "metric.loss_sum": sum of masked token losses of the step */
+    bk_vid n_tokens;   /* state [1] "metric.n_tokens": sum of the mask */
+    const bk_vid *layer_out; /* [n_layers] outputs of the layers: [S, B, n, C], without mHC [S, B, C]; owned
+                                by the graph's arena */
+    int64_t n_layers;
+} bk_model_io;
+
+/* Appends the model to an empty graph (which gives the dtype of activations and parameters). The
+ * configuration is a resolved one. Every parameter of the model is a row of g->param afterwards. Errors come
+ * from the rules of the ops (BK_E_INPUT, BK_E_CHECK) or from memory. */
+bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
+                         bk_model_mode mode, bk_err *e);
+
+/* Appends an op that hands a value to the host in each micro-batch, and gives its id. Names: "act.layerI" (0
+ * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden". BK_E_INPUT for another. */
+bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e);
+
+/* Sites of dropout: what tells the draws of one layer apart (ops.def, base/philox.h). */
+typedef enum {
+    BK_SITE_EMBEDDING,
+    BK_SITE_ATTENTION_PROBS,
+    BK_SITE_ATTENTION_OUT,
+    BK_SITE_MLP_OUT,
+} bk_site;
+
+#endif

@@ -1,0 +1,53 @@
+/* The configurations that come with the program: each is accepted, and has the size that its comment says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model_fixture.h"
+
+static void build(model_fixture *f, const char *path)
+{
+    bk_err e = {0};
+    *f = (model_fixture){0};
+    bk_config_init(&f->c);
+    if (bk_config_read_yaml(&f->c, path, &e) != BK_OK) fail_msg("%s", e.msg);
+    model_build_read(f, BK_MODEL_TRAIN);
+}
+
+static void test_configs__tiny(void **state)
+{
+    (void)state;
+    model_fixture f;
+    build(&f, BK_SOURCE_DIR "/configs/tiny.yaml");
+    /* Embedding and output; per layer: q, k, v and output, three matrices of SwiGLU, two norms, two
+     * hyper-connections; contraction and final norm. */
+    const int64_t layer = 4 * 128 * 128 + 3 * 128 * 320 + 2 * 128 + 2 * (24 * 512 + 24 + 3);
+    assert_int_equal(model_param_elements(f.g), 2 * 257 * 128 + 4 * layer + 4 * 512 + 4 + 1 + 128);
+    assert_int_equal(f.io.samples, BK_NONE);
+    assert_int_equal(f.l.n_micro, 1);
+    model_free(&f);
+}
+
+static void test_configs__gpt2_124m_mhc(void **state)
+{
+    (void)state;
+    model_fixture f;
+    build(&f, BK_SOURCE_DIR "/configs/gpt2_124m_mhc.yaml");
+    /* The published 124,439,808, 47 rows of padding, and the hyper-connections. */
+    assert_int_equal(model_param_elements(f.g),
+                     124439808 + 47 * 768 + 24 * (24 * 3072 + 24 + 3) + 4 * 3072 + 4 + 1);
+    assert_int_equal(f.c.activation, BK_ACT_GELU_TANH);
+    assert_int_equal(f.l.n_micro, 128);
+    model_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_configs__tiny),
+        cmocka_unit_test(test_configs__gpt2_124m_mhc),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
