@@ -24,26 +24,20 @@ static void normal2(double z[2], const double u[2])
 
 static void draw4(double x[4], const bk_param *row, bk_rng_key key, int64_t block)
 {
-    double u[4];
-    switch (row->init) {
-    case BK_INIT_ZERO:
-    case BK_INIT_ONE:
-    case BK_INIT_CONST:
-        for (int k = 0; k < 4; k++)
-            x[k] = row->init == BK_INIT_CONST ? row->init_arg : row->init == BK_INIT_ONE;
-        return;
-    case BK_INIT_NORMAL:
+    if (row->init == BK_INIT_NORMAL || row->init == BK_INIT_XAVIER) {
+        double u[4];
         unit4(u, key, block);
-        normal2(x, u), normal2(x + 2, u + 2);
-        for (int k = 0; k < 4; k++) x[k] *= row->init_arg;
-        return;
-    case BK_INIT_XAVIER: {
+        if (row->init == BK_INIT_NORMAL) {
+            normal2(x, u), normal2(x + 2, u + 2);
+            for (int k = 0; k < 4; k++) x[k] *= row->init_arg;
+            return;
+        }
         const double a = sqrt(6.0 / ((double)row->shape[0] + (double)row->shape[1]));
-        unit4(u, key, block);
         for (int k = 0; k < 4; k++) x[k] = a * (2 * u[k] - 1);
         return;
     }
-    }
+    const double all = row->init == BK_INIT_CONST ? row->init_arg : row->init == BK_INIT_ONE ? 1 : 0;
+    for (int k = 0; k < 4; k++) x[k] = all;
 }
 
 void bk_param_init(void *dst, const bk_graph *g, bk_pid p, uint64_t seed)

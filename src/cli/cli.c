@@ -1,0 +1,26 @@
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+bk_status bk_cli_config(bk_config *c, bk_flag *own, int64_t n_own, int argc, char *const *argv, bk_err *e)
+{
+    bk_config_init(c);
+    bk_status st = BK_OK;
+    BK_TRY(bk_config_read_flags(NULL, own, n_own, argc, argv, e)); /* where is --config? */
+    if (own[0].value)
+        BK_TRY(bk_config_read_yaml(c, own[0].value, e));
+    else
+        BK_TRY(
+            bk_config_read_yaml_memory(c, bk_builtin_config, (size_t)bk_builtin_config_bytes, "built-in", e));
+    BK_TRY(bk_config_read_flags(c, own, n_own, argc, argv, e));
+    BK_TRY(bk_config_resolve(c, e));
+done:
+    return st;
+}
+
+int bk_cli_report(bk_status st, const bk_err *e)
+{
+    if (st == BK_OK) return BK_EXIT_OK;
+    fprintf(stderr, "birkhoff: %s\n", e->msg);
+    return st == BK_E_INPUT ? BK_EXIT_USAGE : BK_EXIT_FAILED;
+}
