@@ -112,7 +112,7 @@ static void test_attention__refuses_what_does_not_fit(void **state)
     expect_refused(&b, "few", .kind = BK_OP_attention, IN(x[0], x[1], x[2], few),
                    .attr = {{.f = 1}, {.f = 0.1}});
     expect_refused(&b, "is i64", .kind = BK_OP_attention, IN(x[0], x[1], samples));
-    expect_refused(&b, "scale", .kind = BK_OP_attention, IN(x[0], x[1], x[2]), .attr = {{.f = INFINITY}});
+    expect_refused(&b, "scale", .kind = BK_OP_attention, IN(x[0], x[1], x[2]), .attr = {{.f = HUGE_VAL}});
     expect_refused(&b, "G*R*dv", .kind = BK_OP_attention_grad, IN(bad_o, x[0], x[1], x[2], bad_o, lse));
     expect_refused(&b, "lse [B, G*R, S]", .kind = BK_OP_attention_grad, IN(o, x[0], x[1], x[2], o, bad_lse));
     bench_close(&b);

@@ -1,6 +1,8 @@
 /* The rules of the mHC ops. */
 #include "ops/grad_bench.h"
 
+#include "passes/passes.h"
+
 enum { S = 3, B = 2, N = 3, C = 5, K = N * C, ROWS = N * N + 2 * N };
 
 static void expand(bench *b)
@@ -232,6 +234,76 @@ static void test_mhc__spread(void **state)
     bench_close(b);
 }
 
+/* x_next of a sublayer whose work is a norm alone. */
+static bk_vid sublayer(bench *b, bk_vid x)
+{
+    const bk_vid W = PARAM(b, "W", ROWS, K), pre = PARAM(b, "alpha_pre", 1),
+                 post_ = PARAM(b, "alpha_post", 1), res = PARAM(b, "alpha_res", 1),
+                 bias = PARAM(b, "bias", ROWS), gamma = PARAM(b, "gamma", C);
+    bk_vid h[5], a, y[2], next;
+    expect_op(h, b, .kind = BK_OP_mhc_map, IN(x, W, pre, post_, res, bias), .attr = {{.i = 3}});
+    expect_op(&a, b, .kind = BK_OP_mhc_aggregate, IN(x, h[0]));
+    expect_op(y, b, .kind = BK_OP_rmsnorm, IN(a, gamma), .attr = {{.f = 1e-5}});
+    expect_op(&next, b, .kind = BK_OP_mhc_post, IN(x, h[2], h[1], y[0]));
+    return next;
+}
+
+/* The sum over elements of <the contraction, seed> after all ops have run. */
+static double loss_of_all(bench *b, bk_vid seed)
+{
+    bk_vid h = BK_NONE;
+    for (bk_oid o = 0; o < b->g->n_ops; o++) {
+        bench_run_counted(b, o, ~0u);
+        if (b->g->op[o].kind == BK_OP_mhc_contract) h = bk_outs(b->g, &b->g->op[o])[0];
+    }
+    double loss = 0;
+    for (int64_t i = 0; i < S * B * C; i++) loss += bench_get(b, h, i) * bench_get(b, seed, i);
+    return loss;
+}
+
+/* x between two sublayers has three readers; the passes sum their gradients in place. */
+static void test_mhc__sublayers_through_the_passes(void **state)
+{
+    (void)state;
+    bench b = bench_open(BK_F64);
+    bk_err e;
+    const bk_vid h = INPUT(&b, "h", BK_F64, S, B, C), seed = INPUT(&b, "seed", BK_F64, S, B, C);
+    bk_vid x, out[4];
+    expect_op(&x, &b, .kind = BK_OP_mhc_expand, IN(h), .attr = {{.i = N}});
+    x = sublayer(&b, sublayer(&b, x));
+    const bk_vid V = PARAM(&b, "V", N, K), base = PARAM(&b, "base", N), scale = PARAM(&b, "scale", 1);
+    expect_op(out, &b, .kind = BK_OP_mhc_contract, IN(x, V, base, scale), .attr = {{.f = 1e-5}});
+    assert_int_equal(bk_pass_autodiff(b.g, &(bk_seed){out[0], seed}, 1, &e), BK_OK);
+    assert_int_equal(bk_pass_accumulate(b.g, &e), BK_OK);
+    int folded = 0;
+    for (bk_oid o = 0; o < b.g->n_ops; o++) {
+        folded += b.g->op[o].folded;
+        assert_int_not_equal(b.g->op[o].kind, BK_OP_add_n);
+    }
+    assert_int_equal(folded, 2); /* of three terms, the second and the third */
+    assert_int_equal(b.g->n_terms, 15);
+    bench_wave(&b, bk_value_find(b.g, BK_INPUT, "h"), 0.1);
+    const bk_vid seeded = bk_value_find(b.g, BK_INPUT, "seed");
+    bench_wave(&b, seeded, 0.9);
+    for (bk_pid p = 0; p < b.g->n_params; p++) bench_wave(&b, b.g->param[p].value, 0.4 + 0.2 * p);
+    for (bk_pid p = 0; p < b.g->n_params; p++) {
+        const bk_vid v = b.g->param[p].value;
+        const int64_t last = bk_elements(&b.g->value[v]) - 1; /* one element of each parameter */
+        const double was = bench_get(&b, v, last), step = 1e-5;
+        bench_put(&b, v, last, was + step);
+        const double up = loss_of_all(&b, seeded);
+        bench_put(&b, v, last, was - step);
+        const double down = loss_of_all(&b, seeded);
+        bench_put(&b, v, last, was);
+        loss_of_all(&b, seeded);
+        /* Tolerance as in check_differences. */
+        const double want = (up - down) / (2 * step), got = bench_get(&b, b.g->param[p].grad, last);
+        if (!(fabs(got - want) <= 3e-8 * (1 + fabs(want))))
+            fail_msg("parameter %d %s: gradient %.12g, difference %.12g", p, b.g->param[p].name, got, want);
+    }
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_mhc__refuses_parameters_that_do_not_fit),
         cmocka_unit_test(test_mhc__refuses_a_post_that_does_not_fit),
         cmocka_unit_test(test_mhc__spread),
+        cmocka_unit_test(test_mhc__sublayers_through_the_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
