@@ -153,8 +153,9 @@ void bk_sampler_get(int32_t *tokens, int32_t *labels, float *mask, const bk_samp
     const int64_t S = s->options.seq_length;
     const int64_t first = s->range.begin + bk_sampler_index(s, sample_number) * S;
     for (int64_t t = 0; t < S; t++) {
-        tokens[t] = token_at(&s->tokens, first + t);
-        labels[t] = token_at(&s->tokens, first + t + 1);
-        if (mask) mask[t] = s->options.mask_eod && tokens[t] == s->options.eod ? 0.0f : 1.0f;
+        const int32_t token = token_at(&s->tokens, first + t);
+        if (tokens) tokens[t] = token;
+        if (labels) labels[t] = token_at(&s->tokens, first + t + 1);
+        if (mask) mask[t] = s->options.mask_eod && token == s->options.eod ? 0.0f : 1.0f;
     }
 }

@@ -64,7 +64,8 @@ bk_status bk_sampler_make(bk_sampler *out, bk_tokens tokens, bk_part part, const
 
 /* The sample with this number (>= 0) in the run; epoch = number / n_samples.
  *   tokens, labels  [S]  labels[t] is the token after tokens[t]
- *   mask            [S]  1 where the label counts, else 0; may be NULL */
+ *   mask            [S]  1 where the label counts, else 0
+ * Any of the three may be NULL. */
 void bk_sampler_get(int32_t *tokens, int32_t *labels, float *mask, const bk_sampler *s,
                     int64_t sample_number);
 

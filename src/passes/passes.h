@@ -37,8 +37,9 @@ typedef struct {
  * it fetches: "grad_norm" f64 [1]. */
 bk_status bk_pass_step(bk_graph *g, const bk_step_options *o, bk_err *e);
 
-/* Before: no regions. After: every op is in one region; a region holds the ops of one tag (weight gradients
- * with their node's backward), scope and lane, in plain order, and belongs to chunk 0. */
+/* Before: no regions. After: every op is in one region, and regions stand in an order that respects all
+ * dependences; a region holds the ops of one tag (weight gradients with their with their node's backward),
+ * scope and lane, in plain order, and belongs to chunk 0. */
 bk_status bk_pass_partition(bk_graph *g, bk_err *e);
 
 /* Takes out the ops marked dead and the activations that nothing reads, writes or updates; ids change. */

@@ -1,0 +1,75 @@
+#include "train/feed.h"
+
+#include <string.h>
+
+#include "ir/graph.h"
+
+static void put_real(void *dst, int64_t i, double x, bk_dtype dtype)
+{
+    if (dtype == BK_F64)
+        ((double *)dst)[i] = x;
+    else
+        ((float *)dst)[i] = (float)x;
+}
+
+static double get_real(const void *src, bk_dtype dtype)
+{
+    return dtype == BK_F64 ? *(const double *)src : (double)*(const float *)src;
+}
+
+/* The sampler gives tokens, labels and mask of a sample together; each input takes its own. */
+static void feed_samples(bk_feed *f, const bk_value *v, int64_t micro, void *dst)
+{
+    const int64_t seq = f->seq;
+    for (int64_t b = 0; b < f->micro_batch; b++) {
+        const int64_t number = f->first_sample + micro * f->micro_batch + b;
+        int32_t *row = (int32_t *)dst + b * seq;
+        if (strcmp(v->name, "tokens") == 0)
+            bk_sampler_get(row, NULL, NULL, f->sampler, number);
+        else if (strcmp(v->name, "labels") == 0)
+            bk_sampler_get(NULL, row, NULL, f->sampler, number);
+        else {
+            bk_sampler_get(NULL, NULL, f->mask, f->sampler, number);
+            for (int64_t s = 0; s < seq; s++) put_real(dst, b * seq + s, (double)f->mask[s], v->dtype);
+        }
+    }
+}
+
+static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk_err *e)
+{
+    bk_feed *f = ctx;
+    if (strcmp(v->name, "tokens") == 0 || strcmp(v->name, "labels") == 0 || strcmp(v->name, "loss_mask") == 0)
+        feed_samples(f, v, micro, dst);
+    else if (strcmp(v->name, "samples") == 0)
+        for (int64_t b = 0; b < f->micro_batch; b++)
+            ((int64_t *)dst)[b] = f->first_sample + micro * f->micro_batch + b;
+    else if (strcmp(v->name, "loss_seed") == 0)
+        put_real(dst, 0, 1.0 / (double)f->n_micro, v->dtype);
+    else if (strcmp(v->name, "learning_rate") == 0)
+        *(double *)dst = f->learning_rate;
+    else if (strcmp(v->name, "step") == 0)
+        *(int64_t *)dst = f->step;
+    else
+        return bk_err_set(e, BK_E_CHECK, "train: nobody feeds the input %s", v->name);
+    return BK_OK;
+}
+
+static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *src, bk_err *e)
+{
+    (void)micro;
+    bk_feed *f = ctx;
+    if (strcmp(v->name, "metric.loss_sum") == 0)
+        f->loss_sum = get_real(src, v->dtype);
+    else if (strcmp(v->name, "metric.n_tokens") == 0)
+        f->n_tokens = get_real(src, v->dtype);
+    else if (strcmp(v->name, "grad_norm") == 0)
+        f->grad_norm = get_real(src, v->dtype);
+    else
+        return bk_err_set(e, BK_E_CHECK, "train: nobody takes the value %s", v->name);
+    return BK_OK;
+}
+
+bk_host bk_feed_host(bk_feed *f)
+{
+    return (bk_host){.ctx = f, .feed = feed, .fetch = fetch};
+}

@@ -1,0 +1,22 @@
+/* Feeds a program from a sampler and collects its metrics: the bk_host of training and evaluation. */
+#ifndef BK_TRAIN_FEED_H
+#define BK_TRAIN_FEED_H
+
+#include "data/sampler.h"
+#include "ir/op.h"
+
+typedef struct {
+    const bk_sampler *sampler;
+    int64_t first_sample; /* number in the run of the step's first sample */
+    int64_t micro_batch, seq, n_micro;
+    double learning_rate;
+    int64_t step; /* 1-based, of AdamW */
+    float *mask;  /* [seq], scratch; the feed's owner allocates it */
+    /* Fetched. */
+    double loss_sum, n_tokens, grad_norm;
+} bk_feed;
+
+/* The host of a feed. Borrowed: f must outlive it. */
+bk_host bk_feed_host(bk_feed *f);
+
+#endif
