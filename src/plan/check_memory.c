@@ -79,6 +79,12 @@ static bk_status was_owned(void *ctx, int64_t former, int64_t taker)
     const scene *s = ctx;
     const bk_accesses *a = s->a;
     const bk_access *last[BK_N_LANES] = {NULL}, *first[BK_N_LANES] = {NULL};
+    int32_t micro;
+    if (bk_instance_place(a, taker, &micro).space == BK_SPACE_RUN) { /* alive from step to step */
+        char n[192], m[192];
+        return bk_err_set(s->e, BK_E_CHECK, "rule 2: %s and %s share bytes and both live as long as the run",
+                          bk_instance_name(n, sizeof n, a, former), bk_instance_name(m, sizeof m, a, taker));
+    }
     for (int64_t k = a->first[former]; k < a->first[former + 1]; k++) {
         const bk_access *x = &a->access[k], **l = &last[a->p->s->item[x->item].lane];
         if (!*l || bk_access_before(a->h, *l, x)) *l = x;
