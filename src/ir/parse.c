@@ -331,6 +331,7 @@ static bool read_attrs(parser *p, bk_op *op)
 /* Operands stand in the text as outputs, inputs, updates; in the graph inputs come first. */
 static void inputs_first(bk_graph *g, const bk_op *op)
 {
+    if (op->n_out == 0) return; /* there may be no operand at all yet */
     bk_vid *v = g->operand + op->first;
     for (int32_t k = 0; k < op->n_out; k++) {
         /* Rotate by one, n_out times: lists of outputs are short. */

@@ -147,8 +147,8 @@ static bk_status check_scope(const bk_verifier *v, bk_oid id, const bk_op *op)
         return bk_verify_op_error(v, id, "is of scope %d; an op runs once a step or once a micro-batch",
                                   (int)op->scope);
     if (op->scope != scope)
-        return bk_verify_op_error(v, id, "is of scope %s, but its operands give %s", bk_scope_names[op->scope],
-                                  bk_scope_names[scope]);
+        return bk_verify_op_error(v, id, "is of scope %s, but its operands give %s",
+                                  bk_scope_names[op->scope], bk_scope_names[scope]);
     for (int32_t k = 0; k < op->n_out; k++) {
         const bk_vid x = bk_outs(g, op)[k];
         if (g->value[x].scope != op->scope)

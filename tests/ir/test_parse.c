@@ -139,6 +139,18 @@ static void test_parse__errors_in_ops(void **state)
     bk_str_free(&text);
 }
 
+/* The table of operands is empty then. */
+static void test_parse__op_without_operands(void **state)
+{
+    (void)state;
+    static const char text[] = "graph f32\nmicro decoder.mlp forward\n@0 feed()\n";
+    bk_err e = {0};
+    bk_graph *g = NULL;
+    assert_int_equal(parse_text(&g, text, sizeof text - 1, &e), BK_E_CHECK);
+    assert_string_equal(e.msg,
+                        "x.ir: verify arity: op @0 feed (decoder.mlp forward): has 0 outputs, not 1 to 1");
+}
+
 /* Every prefix, and texts with random bytes changed, give a graph or an error, and the graphs read back. */
 static void test_parse__survives_any_bytes(void **state)
 {
@@ -181,7 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse__sample_is_canonical), cmocka_unit_test(test_parse__free_form),
         cmocka_unit_test(test_parse__errors_say_where),    cmocka_unit_test(test_parse__errors_in_ops),
-        cmocka_unit_test(test_parse__survives_any_bytes),
+        cmocka_unit_test(test_parse__op_without_operands), cmocka_unit_test(test_parse__survives_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
