@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "ir/plain_order.h"
 #include "passes/passes.h"
 
 /* One region that accesses a value, in a list for each value. */
@@ -19,7 +20,7 @@ typedef struct {
 
 typedef struct {
     bk_graph *g;
-    bool *epilogue; /* for each op of scope step */
+    bk_plain_order order;
     bk_rid *of;     /* for each op */
     int32_t *users; /* for each value: first user, BK_NONE */
     user *user;
@@ -29,24 +30,6 @@ typedef struct {
     bk_rid *need; /* regions that the op at hand depends on */
     int64_t n_need;
 } partition;
-
-/* For each op of scope step: does it depend on anything that a micro-batch writes? */
-static void find_epilogue(bool *epilogue, bool *late_value, const bk_graph *g)
-{
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        if (op->scope != BK_MICRO) continue;
-        for (int k = 0; k < op->n_upd; k++) late_value[bk_root(g, bk_upds(g, op)[k])] = true;
-    }
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        if (op->scope == BK_MICRO) continue;
-        for (int k = 0; k < op->n_in && !epilogue[o]; k++)
-            epilogue[o] = bk_ins(g, op)[k] != BK_NONE && late_value[bk_root(g, bk_ins(g, op)[k])];
-        for (int k = op->n_in; k < op->n_in + op->n_out + op->n_upd && epilogue[o]; k++)
-            late_value[bk_root(g, g->operand[op->first + k])] = true;
-    }
-}
 
 static bk_tag region_tag(const bk_op *op)
 {
@@ -136,13 +119,13 @@ static bk_status assign_regions(partition *p)
         const bk_op *op = &g->op[o];
         bk_rid r = BK_NONE;
         int64_t k = g->n_regions - 1;
-        for (; k >= 0 && !fits(&g->region[k], op, p->epilogue[o]); k--) continue;
+        for (; k >= 0 && !fits(&g->region[k], op, p->order.late[o]); k--) continue;
         find_needs(p, (bk_oid)o);
         if (k >= 0 && may_join(p, (bk_rid)k)) r = (bk_rid)k;
         if (r == BK_NONE) {
             st = grow(p);
             const bk_region fresh = {
-                .tag = region_tag(op), .scope = op->scope, .lane = op->lane, .epilogue = p->epilogue[o]};
+                .tag = region_tag(op), .scope = op->scope, .lane = op->lane, .epilogue = p->order.late[o]};
             if (st == BK_OK) BK_VEC_PUSH(st, g->region, g->n_regions, g->cap_regions, fresh);
             r = (bk_rid)(g->n_regions - 1);
         }
@@ -200,21 +183,20 @@ static bk_status list_ops(partition *p)
 bk_status bk_pass_partition(bk_graph *g, bk_err *e)
 {
     const size_t no = (size_t)g->n_ops + 1, nv = (size_t)g->n_values + 1;
-    bool *late = calloc(nv, 1);
     partition p = {.g = g,
-                   .epilogue = calloc(no, 1),
                    .of = malloc(no * sizeof *p.of),
                    .users = malloc(nv * sizeof *p.users),
                    .need = malloc(((size_t)g->n_operands + 1) * sizeof *p.need)};
-    bk_status st = late && p.epilogue && p.of && p.users && p.need ? BK_OK : BK_E_MEM;
+    bk_status st = p.of && p.users && p.need ? BK_OK : BK_E_MEM;
     g->n_regions = g->n_region_ops = 0;
+    if (st == BK_OK) st = bk_plain_order_make(&p.order, g, NULL);
     if (st == BK_OK) {
         for (int64_t v = 0; v < g->n_values; v++) p.users[v] = BK_NONE;
-        find_epilogue(p.epilogue, late, g);
         st = assign_regions(&p);
     }
     if (st == BK_OK) st = order_regions(&p);
     if (st == BK_OK) st = list_ops(&p);
-    free(late), free(p.epilogue), free(p.of), free(p.users), free(p.user), free(p.before), free(p.need);
+    bk_plain_order_free(&p.order);
+    free(p.of), free(p.users), free(p.user), free(p.before), free(p.need);
     return st == BK_OK ? st : bk_err_set(e, st, "partition: out of memory");
 }

@@ -16,28 +16,11 @@ static int64_t work_instance(const bk_accesses *a, bk_oid op, int32_t micro)
     return (a->p->g->n_values + (int64_t)op) * a->p->s->n_micro + (micro == BK_NONE ? 0 : micro);
 }
 
-/* Which ops of scope step come after the micro-batches in plain order: those that depend on what one writes.
- */
-static void find_epilogue(bk_accesses *a, bool *late)
-{
-    const bk_graph *g = a->p->g;
-    for (int64_t o = 0; o < g->n_ops; o++)
-        for (int32_t k = 0; k < g->op[o].n_upd && g->op[o].scope == BK_MICRO; k++)
-            late[bk_root(g, bk_upds(g, &g->op[o])[k])] = true;
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        for (int32_t k = 0; k < op->n_in && op->scope != BK_MICRO; k++)
-            if (bk_ins(g, op)[k] != BK_NONE && late[bk_root(g, bk_ins(g, op)[k])]) a->epilogue[o] = true;
-        for (int32_t k = op->n_in; k < op->n_in + op->n_out + op->n_upd && a->epilogue[o]; k++)
-            late[bk_root(g, g->operand[op->first + k])] = true;
-    }
-}
-
 static int64_t plain_order(const bk_accesses *a, bk_oid o, int32_t micro)
 {
     const bk_graph *g = a->p->g;
     const int64_t phase = g->op[o].scope == BK_MICRO ? 1 + (int64_t)micro
-                          : a->epilogue[o]           ? 1 + (int64_t)a->p->s->n_micro
+                          : a->order.late[o]         ? 1 + (int64_t)a->p->s->n_micro
                                                      : 0;
     return phase * g->n_ops + o;
 }
@@ -85,12 +68,9 @@ bk_status bk_accesses_init(bk_accesses *a, const bk_plan *p, const bk_happens *h
     const bk_graph *g = p->g;
     a->n_instances = (g->n_values + g->n_ops) * p->s->n_micro;
     int64_t *at = calloc((size_t)a->n_instances + 1, sizeof *at);
-    bool *late = calloc((size_t)g->n_values + 1, 1);
     a->first = calloc((size_t)a->n_instances + 1, sizeof *a->first);
-    a->epilogue = calloc((size_t)g->n_ops + 1, 1);
-    bk_status st = at && late && a->first && a->epilogue ? BK_OK : BK_E_MEM;
+    bk_status st = at && a->first ? bk_plain_order_make(&a->order, g, NULL) : BK_E_MEM;
     if (st == BK_OK) {
-        find_epilogue(a, late);
         visit(a, at, false);
         for (int64_t i = 0; i < a->n_instances; i++) {
             a->first[i + 1] = a->first[i] + at[i];
@@ -105,13 +85,14 @@ bk_status bk_accesses_init(bk_accesses *a, const bk_plan *p, const bk_happens *h
             qsort(a->access + a->first[i], (size_t)(a->first[i + 1] - a->first[i]), sizeof *a->access,
                   by_plain_order);
     }
-    free(at), free(late);
+    free(at);
     return st == BK_OK ? st : bk_err_set(e, st, "checker: out of memory");
 }
 
 void bk_accesses_free(bk_accesses *a)
 {
-    free(a->access), free(a->first), free(a->epilogue);
+    bk_plain_order_free(&a->order);
+    free(a->access), free(a->first);
     *a = (bk_accesses){0};
 }
 

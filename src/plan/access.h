@@ -3,6 +3,7 @@
 #ifndef BK_PLAN_ACCESS_H
 #define BK_PLAN_ACCESS_H
 
+#include "ir/plain_order.h"
 #include "plan/happens.h"
 
 typedef enum { BK_READ, BK_WRITE, BK_UPDATE, BK_SCRATCH } bk_role;
@@ -23,7 +24,7 @@ typedef struct {
     bk_access *access;
     int64_t *first;
     int64_t n_instances;
-    bool *epilogue; /* for each op of scope step */
+    bk_plain_order order;
 } bk_accesses;
 
 bk_status bk_accesses_init(bk_accesses *a, const bk_plan *p, const bk_happens *h, bk_err *e);
