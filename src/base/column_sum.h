@@ -10,7 +10,7 @@
 static inline void bk_column_sum(real *out, const real *x, int64_t n_rows, int64_t n_cols, int beta)
 {
     enum { COLS = 64 };
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n_rows * n_cols > 1 << 14)
     for (int64_t c0 = 0; c0 < n_cols; c0 += COLS) {
         const int64_t width = n_cols - c0 < COLS ? n_cols - c0 : COLS;
         double acc[COLS] = {0};

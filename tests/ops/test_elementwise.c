@@ -8,7 +8,7 @@
 #define BK_BOTH "ops/elementwise/elementwise_cpu.h"
 #include "base/real_both.h"
 
-enum { S = 5, B = 3, C = 131, N = S * B * C, LONG = 50001 };
+enum { S = 13, B = 3, C = 131, N = S * B * C, LONG = 50001 };
 static const int64_t samples[B] = {4, INT64_C(7) << 32, 9};
 static const bk_rng_key key = {{11, 12}};
 
@@ -57,7 +57,8 @@ static void test_elementwise__dropout_draws_by_sample_position_and_element(void 
         assert_true(first[i] == x[i] * f && fabs((double)y32[i] - first[i]) <= 2e-7);
         kept += f > 0;
     }
-    assert_true(kept > N * 0.65 && kept < N * 0.75); /* 0.7 N with a deviation of 20: five of them each way */
+    assert_true(kept > N * 0.65 &&
+                kept < N * 0.75); /* 0.7 N with a deviation of 33: seven of them each way */
     WITH_THREADS({
         bk_dropout_fwd_f64(y, x, key, samples, S, B, C, 0.3), assert_memory_equal(y, first, sizeof y);
         bk_dropout_bwd_f64(y, x, key, samples, S, B, C, 0.3, 0), assert_memory_equal(y, first, sizeof y);
@@ -80,7 +81,7 @@ static void test_elementwise__residual_add(void **state)
         bk_residual_add_fwd_f64(out, res, y, b, key, samples, S, B, C, p);
         for (int i = 0; i < N; i++) {
             const double want = res[i] + (y[i] + (b ? b[i % C] : 0)) * (p > 0 ? factor(p, i / C, i % C) : 1);
-            assert_true(fabs(out[i] - want) < 1e-15);
+            assert_true(fabs(out[i] - want) < 2e-15); /* up to 4, rounded three times */
         }
         bk_residual_add_fwd_f64(y, res, y, b, key, samples, S, B, C, p),
             assert_memory_equal(y, out, sizeof out);
@@ -108,7 +109,7 @@ static void test_elementwise__residual_gradients_agree_with_finite_differences(v
         double dy[N], dbias[C], twice[N], twice_bias[C];
         x.p = 0.2 * dropped;
         bk_residual_add_bwd_f64(dy, dbias, x.g, key, samples, S, B, C, x.p, 0, 0);
-        check_gradient(weighted, &x, x.y, dy, N, 1), check_gradient(weighted, &x, x.bias, dbias, C, 1);
+        check_gradient(weighted, &x, x.y, dy, N, 7), check_gradient(weighted, &x, x.bias, dbias, C, 1);
         memcpy(twice, dy, sizeof dy), memcpy(twice_bias, dbias, sizeof dbias);
         bk_residual_add_bwd_f64(twice, twice_bias, x.g, key, samples, S, B, C, x.p, 1, 1);
         for (int i = 0; i < N; i++) twice[i] /= 2;

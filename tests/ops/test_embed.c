@@ -8,7 +8,7 @@
 #define BK_BOTH "ops/embed/embed_cpu.h"
 #include "base/real_both.h"
 
-enum { S = 7, B = 3, C = 70, V = 9, ROWS = 10 };
+enum { S = 61, B = 5, C = 70, V = 9, ROWS = 64 };
 
 static void make_tokens(int32_t tokens[B * S])
 {

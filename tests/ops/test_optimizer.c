@@ -73,7 +73,7 @@ static void test_optimizer__skipped_step_changes_nothing(void **state)
 {
     (void)state;
     double p = 1, m = 2, v = 3;
-    const double g = NAN;
+    const double g = (double)NAN;
     bk_adamw_f64(&p, &m, &v, &g, 1, lr, b1, b2, eps, wd, 1, coef, false);
     assert_true(p == 1 && m == 2 && v == 3);
 }

@@ -30,6 +30,13 @@ static inline int64_t block_rows(int64_t n_positions, int64_t block)
     return left < BLOCK ? left : BLOCK;
 }
 
+/* Whether a call is long enough to wake the other threads. */
+static inline bool worth_threads(const bk_attention_args *a)
+{
+    const int64_t n_heads = a->n_samples * a->n_groups * a->heads_per_group;
+    return n_heads * a->n_positions * a->n_positions * (a->d + a->dv) > 1 << 18;
+}
+
 /* to[pad_up(rows)][ld] = factor * from, zeros outside rows x cols. */
 static inline void load_rows(real *to, int64_t ld, const real *from, int64_t stride, int64_t rows,
                              int64_t cols, real factor)
@@ -61,7 +68,8 @@ static inline void dropout_row(real keep[BLOCK], const bk_attention_args *a, int
     const uint64_t first = (uint64_t)(first_key + a->n_positions * h), aligned = first & ~(uint64_t)3;
     const uint64_t sample = (uint64_t)a->samples[b];
     bk_rng_row(words, a->key, sample, (uint32_t)position, aligned);
-    bk_rng_block(words + BLOCK, a->key, sample, (uint32_t)position, (uint32_t)(aligned / 4) + BLOCK / 4);
+    if (first != aligned)
+        bk_rng_block(words + BLOCK, a->key, sample, (uint32_t)position, (uint32_t)(aligned / 4) + BLOCK / 4);
     const uint32_t threshold = bk_dropout_threshold(a->dropout), *from = words + (first - aligned);
     const real scale = (real)(1 / (1 - a->dropout));
     for (int j = 0; j < BLOCK; j++) keep[j] = from[j] >= threshold ? scale : 0;

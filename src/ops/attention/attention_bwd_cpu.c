@@ -56,7 +56,7 @@ static void find_delta(real *delta, const real *dout, bk_heads douts, const real
                        const bk_attention_args *a)
 {
     const int64_t n_heads = a->n_groups * a->heads_per_group;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (worth_threads(a))
     for (int64_t row = 0; row < a->n_samples * n_heads * a->n_positions; row++) {
         const int64_t s = row % a->n_positions, h = row / a->n_positions % n_heads;
         const int64_t b = row / a->n_positions / n_heads, g = h / a->heads_per_group,
@@ -77,7 +77,7 @@ static void softmax_bwd(tiles *t, const call *x, int64_t b, int64_t h, int64_t i
     for (int64_t i = 0; i < rows; i++) {
         real *p = t->p + i * BLOCK, *ds = t->ds + i * BLOCK;
         const real lse = x->lse[seq + i], delta = x->delta[seq + i];
-#pragma omp simd
+        BK_SIMD
         for (int64_t j = 0; j < n_keys; j++) p[j] = bk_exp(p[j] - lse);
         for (int64_t j = i0 + i - j0 + 1; j < n_keys; j++) p[j] = 0;
         if (a->dropout > 0) {
@@ -201,7 +201,7 @@ void BK_R(bk_attention_bwd)(real *dq, bk_heads dqs, real *dk, bk_heads dks, real
     int64_t madds = 0;
     /* The first block of keys has the most queries: longest tasks first, and neighbours in time are of
      * different groups, which do not wait for each other. */
-#pragma omp parallel for schedule(monotonic : dynamic, 1) reduction(+ : madds)
+#pragma omp parallel for schedule(monotonic : dynamic, 1) reduction(+ : madds) if (worth_threads(args))
     for (int64_t task = 0; task < n_k * n_pairs; task++)
         madds += key_block(&x, task % n_pairs / args->n_groups, task % args->n_groups, task / n_pairs);
     bk_tally_madds += madds;

@@ -26,7 +26,7 @@ int64_t BK_R(bk_attention_fwd_madds)(int64_t n_positions, int64_t n_samples, int
 static void mask_future(real *st, int64_t n_keys, int64_t n_queries)
 {
     for (int64_t j = 0; j < n_keys; j++)
-        for (int64_t i = 0; i < j && i < n_queries; i++) st[j * BLOCK + i] = -INFINITY;
+        for (int64_t i = 0; i < j && i < n_queries; i++) st[j * BLOCK + i] = (real)-INFINITY;
 }
 
 /* Scores to exp(score - max so far); what was summed before shrinks by exp(old max - new max). */
@@ -40,7 +40,7 @@ static void softmax_step(tiles *t, int64_t n_keys, int64_t n_queries)
     }
     for (int64_t j = 0; j < n_keys; j++) {
         real *row = t->st + j * BLOCK;
-#pragma omp simd
+        BK_SIMD
         for (int64_t i = 0; i < n_queries; i++) {
             row[i] = bk_exp(row[i] - max[i]);
             sum[i] += row[i];
@@ -74,7 +74,7 @@ static int64_t query_block(real *o, int64_t o_stride, real *lse, const real *q, 
     int64_t madds = 0;
     load_transposed(t.q_t, q, q_stride, rows, d, (real)a->scale);
     memset(t.acc, 0, (size_t)(n_queries * ld_v) * sizeof *t.acc);
-    for (int i = 0; i < BLOCK; i++) t.max[i] = -INFINITY, t.sum[i] = 0;
+    for (int i = 0; i < BLOCK; i++) t.max[i] = (real)-INFINITY, t.sum[i] = 0;
     for (int64_t j = 0; j <= block; j++) {
         const int64_t n_keys = block_rows(a->n_positions, j);
         load_rows(t.k, ld_k, k + j * BLOCK * k_stride, k_stride, n_keys, d, 1);
@@ -103,7 +103,7 @@ void BK_R(bk_attention_fwd)(real *o, bk_heads os, real *lse, const real *q, bk_h
     const int64_t n_q = n_blocks(args->n_positions);
     int64_t madds = 0;
     /* The last block of queries has the most keys: longest tasks first. */
-#pragma omp parallel for schedule(dynamic, 1) reduction(+ : madds)
+#pragma omp parallel for schedule(dynamic, 1) reduction(+ : madds) if (worth_threads(args))
     for (int64_t task = 0; task < n_q * n_seqs; task++) {
         const int64_t block = n_q - 1 - task / n_seqs, b = task % n_seqs / n_heads, h = task % n_heads;
         const int64_t g = h / args->heads_per_group, r = h % args->heads_per_group, s = block * BLOCK;

@@ -127,7 +127,7 @@ void BK_R(bk_residual_add_fwd)(real *out, const real *res, const real *y, const 
 static void masked_column_sum(real *out, const real *g, const mask *m, int beta)
 {
     const int64_t n_tokens = m->n_positions * m->n_samples, width = m->width;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n_tokens * width > CHUNK)
     for (int64_t c0 = 0; c0 < width; c0 += BK_RNG_ROW) {
         const int64_t len = width - c0 < BK_RNG_ROW ? width - c0 : BK_RNG_ROW;
         double acc[BK_RNG_ROW] = {0};

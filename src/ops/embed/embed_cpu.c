@@ -30,7 +30,7 @@ int64_t BK_R(bk_embed_word_bwd)(real *dw, const real *dy, const int32_t *tokens,
     const int64_t n_tokens = n_positions * n_samples, bad = first_outside(tokens, n_tokens, n_vocab);
     if (bad >= 0) return bad;
         /* Each thread owns columns: two tokens of one id never meet in two threads. */
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n_tokens * width > 1 << 14)
     for (int64_t c0 = 0; c0 < width; c0 += COLS) {
         const int64_t cols = width - c0 < COLS ? width - c0 : COLS;
         if (!beta)

@@ -107,7 +107,7 @@ static void multiply_panel(real *c, int64_t ldc, operand a, operand b, real *pan
 {
     const int64_t per_item = columns_per_item(m, n_cols), groups = (n_cols + per_item - 1) / per_item;
     const int64_t n_items = (m + ROW_BLOCK - 1) / ROW_BLOCK * groups;
-#pragma omp parallel if (m * n_cols * n_k > 1 << 15)
+#pragma omp parallel if (m * n_cols * n_k > 1 << 18)
     {
 #pragma omp for schedule(static)
         for (int64_t j = 0; j < n_cols; j += STRIP)

@@ -44,12 +44,13 @@ void BK_R(bk_cross_entropy_bwd)(real *dlogits, const real *logits, const real *l
         const int64_t at = t % n_samples * n_positions + t / n_samples;
         const real *row = logits + t * n_vocab, row_lse = lse[at], seed = dloss[at];
         real *to = dlogits + t * n_vocab;
-        if (beta)
-#pragma omp simd
+        if (beta) {
+            BK_SIMD
             for (int64_t v = 0; v < n_vocab; v++) to[v] += bk_exp(row[v] - row_lse) * seed;
-        else
-#pragma omp simd
+        } else {
+            BK_SIMD
             for (int64_t v = 0; v < n_vocab; v++) to[v] = bk_exp(row[v] - row_lse) * seed;
+        }
         to[labels[at]] -= seed;
     }
 }

@@ -10,7 +10,7 @@ void BK_R(bk_swiglu_fwd)(real *a, const real *h, int64_t n_tokens, int64_t f)
     for (int64_t t = 0; t < n_tokens; t++) {
         const real *gate = h + t * 2 * f, *up = gate + f;
         real *to = a + t * f;
-#pragma omp simd
+        BK_SIMD
         for (int64_t c = 0; c < f; c++) to[c] = gate[c] * bk_logistic(gate[c]) * up[c];
     }
 }
@@ -20,7 +20,7 @@ void BK_R(bk_swiglu_fwd)(real *a, const real *h, int64_t n_tokens, int64_t f)
 __attribute__((always_inline)) static inline void swiglu_row_bwd(real *dh, const real *da, const real *h,
                                                                  int64_t f, const int beta)
 {
-#pragma omp simd
+    BK_SIMD
     for (int64_t c = 0; c < f; c++) {
         real rest;
         const real gate = h[c], up = h[f + c], s = bk_logistic_pair(&rest, gate), silu = gate * s;
@@ -46,12 +46,12 @@ void BK_R(bk_swiglu_bwd)(real *dh, const real *da, const real *h, int64_t n_toke
 #define PDF_0  ((real)0.39894228040143267794) /* 1/sqrt(2 pi) */
 
 /* 0.5 (1 + tanh(u)) is logistic(2u), which has no cancellation for large negative u. */
-static inline real gelu_tanh(real x)
+BK_INLINE real gelu_tanh(real x)
 {
     return x * bk_logistic(2 * GELU_A * (x + GELU_B * x * x * x));
 }
 
-static inline real gelu_tanh_slope(real x)
+BK_INLINE real gelu_tanh_slope(real x)
 {
     /* Held where the slope is 0 or 1 to the last bit, lest x^2 = infinity meet rest = 0. */
     const real t = x > 40 ? 40 : x < -40 ? -40 : x;
@@ -60,12 +60,12 @@ static inline real gelu_tanh_slope(real x)
     return s + t * s * rest * (2 * GELU_A) * (1 + 3 * GELU_B * t * t);
 }
 
-static inline real gelu_erf(real x)
+BK_INLINE real gelu_erf(real x)
 {
     return x * bk_normal_cdf(x);
 }
 
-static inline real gelu_erf_slope(real x)
+BK_INLINE real gelu_erf_slope(real x)
 {
     return bk_normal_cdf(x) + x * PDF_0 * bk_exp(-(x * x) / 2);
 }
@@ -75,7 +75,7 @@ static inline real gelu_erf_slope(real x)
     _Pragma("omp parallel for schedule(static) if (n > CHUNK)") for (int64_t i0 = 0; i0 < n; i0 += CHUNK)    \
     {                                                                                                        \
         const int64_t end = i0 + CHUNK < n ? i0 + CHUNK : n;                                                 \
-        _Pragma("omp simd") for (int64_t i = i0; i < end; i++) statement;                                    \
+        BK_SIMD for (int64_t i = i0; i < end; i++) statement;                                                \
     }
 
 void BK_R(bk_gelu_fwd)(real *y, const real *x, int64_t n, bool tanh_form)

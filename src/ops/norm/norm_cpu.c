@@ -114,7 +114,8 @@ static void fold_parts(real *out, const real *parts, const shape *n, int beta)
 static void norm_bwd(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *gamma,
                      const real *mean, const real *rstd, shape n, int beta_x, int beta_w, real *parts)
 {
-    real *gamma_parts = dgamma ? parts : NULL, *beta_parts = dbeta ? parts + n.n_parts * n.width : NULL;
+    real *gamma_parts = dgamma ? parts : NULL,
+         *beta_parts = dbeta && parts ? parts + n.n_parts * n.width : NULL;
 #pragma omp parallel for schedule(static) if (n.n_tokens * n.width > 1 << 14)
     for (int64_t i = 0; i < n.n_parts; i++) {
         real *pg = gamma_parts ? gamma_parts + i * n.width : NULL;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include "base/lanes.h"
+#include "base/realmath.h"
 
 #define CHUNK  16384 /* elements of one partial sum */
 #define CHUNKS 256   /* partial sums at a time */
@@ -39,16 +40,12 @@ void BK_R(bk_adamw)(real *p, real *m, real *v, const real *g, int64_t n, double 
 #pragma omp parallel for schedule(static) if (n > CHUNK)
     for (int64_t i0 = 0; i0 < n; i0 += CHUNK) {
         const int64_t end = i0 + CHUNK < n ? i0 + CHUNK : n;
-#pragma omp simd
+        BK_SIMD
         for (int64_t i = i0; i < end; i++) {
             const real gi = clip * g[i];
             m[i] = b1 * m[i] + a1 * gi;
             v[i] = b2 * v[i] + a2 * gi * gi;
-#ifdef BK_REAL_F64
-            const real root = sqrt(v[i] / fix2);
-#else
-            const real root = sqrtf(v[i] / fix2);
-#endif
+            const real root = bk_sqrt(v[i] / fix2);
             p[i] -= rate * (m[i] / fix1 / (root + floor) + decay * p[i]);
         }
     }
