@@ -58,8 +58,8 @@ static void test_config__aliases_and_opposites(void **state)
     bk_config c;
     assert_accepted(&c, SMALL "enable_hyper_connections: true\nnum_residual_streams: 2\nnorm-epsilon: 1e-6\n"
                               "disable_bias_linear: true\ntied: false\nposition_embedding: rope\n"
-                              "no_bias_gelu_fusion: true\nmicro_batch: 3\ndeterministic_mode: true\n");
-    assert_true(c.enable_mhc_connections && c.deterministic);
+                              "no_bias_gelu_fusion: true\nmicro_batch: 3\ndeterministic_mode: false\n");
+    assert_true(c.enable_mhc_connections && !c.deterministic);
     assert_int_equal(c.mhc_num_residual_streams, 2);
     assert_float_equal(c.layernorm_epsilon, 1e-6, 0);
     assert_false(c.add_bias_linear);

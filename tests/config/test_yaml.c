@@ -40,7 +40,7 @@ static const char megatron[] = "ENV_VARS:\n"
                                "  --transformer-impl: transformer_engine\n"
                                "  --tensor-model-parallel-size: 1\n"
                                "  --sequence-parallel: true\n"
-                               "  --deterministic-mode: true\n"
+                               "  --deterministic-mode: false\n"
                                "  --no-gradient-accumulation-fusion: true\n"
                                "  --enable-hyper-connections: true\n"
                                "  --num-residual-streams: 4\n"
@@ -55,7 +55,7 @@ static void test_yaml__reads_a_megatron_recipe(void **state)
     assert_accepted(&c, megatron);
     assert_int_equal(c.num_layers, 12);
     assert_int_equal(c.global_batch_size, 32);
-    assert_true(c.enable_mhc_connections && c.deterministic);
+    assert_true(c.enable_mhc_connections && !c.deterministic);
     assert_float_equal(c.lr, 1.5e-4, 0);
     assert_float_equal(c.lr_warmup_fraction, 0.01, 0);
     assert_int_equal(c.lr_decay_style, BK_LR_COSINE);
