@@ -1,0 +1,93 @@
+/* birkhoff check */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "train/against.h"
+#include "train/compare.h"
+
+enum { CONFIG, AGAINST, ALLOW_MISSING, PRECISION, N_OWN };
+
+/* Prints the rows and gives the exit code of their verdict. */
+static int conclude(const bk_check_report *report, const bk_err *e)
+{
+    bk_str text = {0};
+    bk_check_report_print(&text, report);
+    fputs(bk_str_text(&text), stdout);
+    const bool failed = text.failed || report->n_failed > 0 || report->n_rows == 0;
+    bk_str_free(&text);
+    (void)e;
+    return failed ? BK_EXIT_FAILED : BK_EXIT_OK;
+}
+
+static bk_status read_precision(bk_dtype *out, const char *text, bk_err *e)
+{
+    *out = text && strcmp(text, "f64") == 0 ? BK_F64 : BK_F32;
+    if (!text || *out == BK_F64 || strcmp(text, "f32") == 0) return BK_OK;
+    return bk_err_set(e, BK_E_INPUT, "--precision %.100s: give f32 or f64", text);
+}
+
+static bk_status run_model_file(bk_outcome *out, const bk_st *file, bk_dtype real, bk_flag *own, int argc,
+                                char *const *argv, bk_err *e)
+{
+    bk_config c;
+    bk_status st;
+    bk_config_init(&c);
+    BK_TRY(bk_against_config(&c, file, own[AGAINST].value, e));
+    BK_TRY(bk_config_read_flags(&c, own, N_OWN, argc, argv, e));
+    BK_TRY(bk_config_resolve(&c, e));
+    if ((st = bk_against_model(out, file, &c, real, e)) != BK_OK)
+        bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
+done:
+    bk_config_free(&c);
+    return st;
+}
+
+static bk_status run_op_file(bk_outcome *out, const bk_st *file, bk_dtype real, const bk_flag *own, bk_err *e)
+{
+    const bk_status st = bk_against_op(out, file, real, e);
+    if (st != BK_OK) bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
+    return st;
+}
+
+static int check_against(bk_flag *own, int argc, char *const *argv)
+{
+    bk_err e = {0};
+    bk_st *file = NULL;
+    bk_outcome ours = {0};
+    bk_check_report report = {0};
+    bk_dtype real;
+    bk_status st = BK_OK;
+    int code;
+    BK_TRY(read_precision(&real, own[PRECISION].value, &e));
+    if (own[CONFIG].value) {
+        st = bk_err_set(
+            &e, BK_E_INPUT,
+            "--config contradicts --against, whose file holds the configuration; drop one of them");
+        goto done;
+    }
+    BK_TRY(bk_st_open(&file, own[AGAINST].value, &e));
+    if (bk_against_is_op(file))
+        BK_TRY(run_op_file(&ours, file, real, own, &e));
+    else
+        BK_TRY(run_model_file(&ours, file, real, own, argc, argv, &e));
+    BK_TRY(bk_compare(&report, &ours, file, own[ALLOW_MISSING].value != NULL, &e));
+done:
+    code = st == BK_OK ? conclude(&report, &e) : bk_cli_report(st, &e);
+    bk_check_report_free(&report);
+    bk_outcome_free(&ours);
+    bk_st_free(file);
+    return code;
+}
+
+int bk_cli_check(int argc, char *const *argv)
+{
+    bk_flag own[N_OWN] = {[CONFIG] = {"config", true, NULL},
+                          [AGAINST] = {"against", true, NULL},
+                          [ALLOW_MISSING] = {"allow-missing", false, NULL},
+                          [PRECISION] = {"precision", true, NULL}};
+    bk_err e = {0};
+    const bk_status st = bk_config_read_flags(NULL, own, N_OWN, argc, argv, &e);
+    if (st != BK_OK) return bk_cli_report(st, &e);
+    return check_against(own, argc, argv);
+}
