@@ -5,18 +5,18 @@
 #include "cli/cli.h"
 #include "train/against.h"
 #include "train/compare.h"
+#include "train/difference.h"
 
 enum { CONFIG, AGAINST, ALLOW_MISSING, PRECISION, N_OWN };
 
 /* Prints the rows and gives the exit code of their verdict. */
-static int conclude(const bk_check_report *report, const bk_err *e)
+static int conclude(const bk_check_report *report)
 {
     bk_str text = {0};
     bk_check_report_print(&text, report);
     fputs(bk_str_text(&text), stdout);
     const bool failed = text.failed || report->n_failed > 0 || report->n_rows == 0;
     bk_str_free(&text);
-    (void)e;
     return failed ? BK_EXIT_FAILED : BK_EXIT_OK;
 }
 
@@ -73,11 +73,46 @@ static int check_against(bk_flag *own, int argc, char *const *argv)
         BK_TRY(run_model_file(&ours, file, real, own, argc, argv, &e));
     BK_TRY(bk_compare(&report, &ours, file, own[ALLOW_MISSING].value != NULL, &e));
 done:
-    code = st == BK_OK ? conclude(&report, &e) : bk_cli_report(st, &e);
+    code = st == BK_OK ? conclude(&report) : bk_cli_report(st, &e);
     bk_check_report_free(&report);
     bk_outcome_free(&ours);
     bk_st_free(file);
     return code;
+}
+
+static int check_differences(bk_flag *own, int argc, char *const *argv)
+{
+    bk_err e = {0};
+    bk_config c = {0};
+    bk_str text = {0};
+    bk_check_report report = {0};
+    bk_status st;
+    int code;
+    BK_TRY(bk_cli_config(&c, own, N_OWN, argc, argv, &e));
+    BK_TRY(bk_difference_shrink(&c, &e));
+    bk_difference_describe(&text, &c);
+    fputs(bk_str_text(&text), stdout);
+    fflush(stdout);
+    BK_TRY(bk_difference_check(&report, &c, &e));
+done:
+    code = st == BK_OK ? conclude(&report) : bk_cli_report(st, &e);
+    bk_check_report_free(&report);
+    bk_str_free(&text);
+    bk_config_free(&c);
+    return code;
+}
+
+/* Options that say how to compare with a file mean nothing without one. */
+static bk_status need_file(const bk_flag *own, bk_err *e)
+{
+    static const int needs[] = {ALLOW_MISSING, PRECISION};
+    for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
+        if (own[needs[k]].value)
+            return bk_err_set(e, BK_E_INPUT,
+                              "--%s has a meaning with --against alone; finite differences are in double; "
+                              "drop it, or give --against FILE",
+                              own[needs[k]].name);
+    return BK_OK;
 }
 
 int bk_cli_check(int argc, char *const *argv)
@@ -87,7 +122,9 @@ int bk_cli_check(int argc, char *const *argv)
                           [ALLOW_MISSING] = {"allow-missing", false, NULL},
                           [PRECISION] = {"precision", true, NULL}};
     bk_err e = {0};
-    const bk_status st = bk_config_read_flags(NULL, own, N_OWN, argc, argv, &e);
+    bk_status st = bk_config_read_flags(NULL, own, N_OWN, argc, argv, &e);
     if (st != BK_OK) return bk_cli_report(st, &e);
-    return check_against(own, argc, argv);
+    if (own[AGAINST].value) return check_against(own, argc, argv);
+    if ((st = need_file(own, &e)) != BK_OK) return bk_cli_report(st, &e);
+    return check_differences(own, argc, argv);
 }

@@ -88,29 +88,20 @@ static bk_status add_gradients_program(run *r)
     return st;
 }
 
-static bk_status tap_value(run *r, bk_check_host *h, bk_vid v, bk_outcome_class class_, const char *name)
-{
-    const bk_value *value = &h->g->value[v];
-    int64_t shape[BK_MAX_DIMS];
-    bk_outcome_row *row;
-    for (int d = 0; d < value->rank; d++) shape[d] = value->dim[d].size;
-    const bk_status st = bk_outcome_add(&row, r->out, class_, value->rank, shape, r->e, "%s", name);
-    return st == BK_OK ? bk_check_host_tap(h, v, row->data, r->e) : st;
-}
-
 static bk_status tap_results(run *r, bk_check_host *h)
 {
     char name[NAME_LEN];
     bk_status st;
-    BK_TRY(tap_value(r, h, bk_check_probe(h->g, 0), BK_OUTCOME_LOSS, "out.loss"));
-    BK_TRY(tap_value(r, h, bk_check_probe(h->g, 1), BK_OUTCOME_LOSS, "out.token_loss"));
+    BK_TRY(bk_check_host_keep(h, r->out, bk_check_probe(h->g, 0), BK_OUTCOME_LOSS, "out.loss", r->e));
+    BK_TRY(bk_check_host_keep(h, r->out, bk_check_probe(h->g, 1), BK_OUTCOME_LOSS, "out.token_loss", r->e));
     for (int64_t i = 0; i < r->c->num_layers; i++) {
         snprintf(name, sizeof name, "act.layer%" PRId64, i);
-        BK_TRY(tap_value(r, h, bk_check_probe(h->g, (int)i + 2), BK_OUTCOME_ACTIVATION, name));
+        BK_TRY(bk_check_host_keep(h, r->out, bk_check_probe(h->g, (int)i + 2), BK_OUTCOME_ACTIVATION, name,
+                                  r->e));
     }
     for (bk_pid p = 0; p < h->g->n_params; p++)
-        BK_TRY(tap_value(r, h, h->g->param[p].grad, BK_OUTCOME_GRADIENT,
-                         spell(name, r->file, "grad.", &h->g->param[p])));
+        BK_TRY(bk_check_host_keep(h, r->out, h->g->param[p].grad, BK_OUTCOME_GRADIENT,
+                                  spell(name, r->file, "grad.", &h->g->param[p]), r->e));
 done:
     return st;
 }

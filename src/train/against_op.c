@@ -100,16 +100,6 @@ static const char *const params[][3] = {
 };
 enum { N_PARAMS = sizeof params / sizeof *params };
 
-static bk_status tap(run *r, bk_check_host *host, bk_vid v, bk_outcome_class class_, const char *name)
-{
-    const bk_value *value = &host->g->value[v];
-    int64_t shape[BK_MAX_DIMS];
-    bk_outcome_row *row;
-    for (int d = 0; d < value->rank; d++) shape[d] = value->dim[d].size;
-    const bk_status st = bk_outcome_add(&row, r->out, class_, value->rank, shape, r->e, "%s", name);
-    return st == BK_OK ? bk_check_host_tap(host, v, row->data, r->e) : st;
-}
-
 /* Loads every parameter of the probe and makes room for its gradient. */
 static bk_status connect_params(run *r, bk_check_host *host)
 {
@@ -122,7 +112,8 @@ static bk_status connect_params(run *r, bk_check_host *host)
             return bk_err_set(r->e, BK_E_CHECK, "check: the parameter %s of the operator is in no file",
                               prog->g->param[p].name);
         BK_TRY(bk_against_load(r->s.exec, prog->p, p, r->out, r->file, params[k][1], r->e));
-        BK_TRY(tap(r, host, prog->g->param[p].grad, BK_OUTCOME_OP_GRADIENT, params[k][2]));
+        BK_TRY(bk_check_host_keep(host, r->out, prog->g->param[p].grad, BK_OUTCOME_OP_GRADIENT, params[k][2],
+                                  r->e));
     }
     BK_TRY(bk_against_no_other_params(r->out, r->file, r->e));
 done:
@@ -162,7 +153,7 @@ bk_status bk_against_op(bk_outcome *out, const bk_st *file, bk_dtype real, bk_er
     BK_TRY(bk_session_open(&r.s, BK_UNSET_COUNT, e));
     h.g = r.s.program[0].g;
     for (int k = 0; k < N_RESULTS; k++)
-        BK_TRY(tap(&r, &h, bk_check_probe(h.g, k), BK_OUTCOME_OP_OUTPUT, results[k]));
+        BK_TRY(bk_check_host_keep(&h, out, bk_check_probe(h.g, k), BK_OUTCOME_OP_OUTPUT, results[k], e));
     BK_TRY(connect_params(&r, &h));
     BK_TRY(connect_inputs(&r, &h));
     BK_TRY(bk_exec_run(r.s.exec, r.s.program[0].p, &host, e));

@@ -49,6 +49,17 @@ bk_status bk_check_host_tap(bk_check_host *h, bk_vid v, double *data, bk_err *e)
     return st == BK_OK ? st : bk_err_set(e, st, "check: out of memory");
 }
 
+bk_status bk_check_host_keep(bk_check_host *h, bk_outcome *o, bk_vid v, bk_outcome_class class_,
+                             const char *name, bk_err *e)
+{
+    const bk_value *value = &h->g->value[v];
+    int64_t shape[BK_MAX_DIMS];
+    bk_outcome_row *row;
+    for (int d = 0; d < value->rank; d++) shape[d] = value->dim[d].size;
+    const bk_status st = bk_outcome_add(&row, o, class_, value->rank, shape, e, "%s", name);
+    return st == BK_OK ? bk_check_host_tap(h, v, row->data, e) : st;
+}
+
 void bk_check_host_free(bk_check_host *h)
 {
     free(h->tap);

@@ -4,6 +4,7 @@
 #define BK_TRAIN_CHECK_HOST_H
 
 #include "ir/graph.h"
+#include "train/check_outcome.h"
 
 /* Micro-batch m reads, or writes, the elements that begin at data + m * (elements of the value). */
 typedef struct {
@@ -30,6 +31,9 @@ typedef struct {
 /* The array is borrowed. */
 void bk_check_host_feed(bk_check_host *h, const char *name, const double *data);
 bk_status bk_check_host_tap(bk_check_host *h, bk_vid v, double *data, bk_err *e);
+/* Adds a row for the value to the outcome, and a tap into it. */
+bk_status bk_check_host_keep(bk_check_host *h, bk_outcome *o, bk_vid v, bk_outcome_class class_,
+                             const char *name, bk_err *e);
 void bk_check_host_free(bk_check_host *h); /* {0} is fine */
 
 /* A host for the executor; `h` must live as long. */

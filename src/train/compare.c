@@ -21,7 +21,7 @@ const bk_tolerance bk_tolerances[BK_N_OUTCOME_CLASSES] = {
     [BK_OUTCOME_GRADIENT]     = {2e-4, 2.5e-8, false},
     [BK_OUTCOME_OP_OUTPUT]    = {1e-6, 0,      false},
     [BK_OUTCOME_OP_GRADIENT]  = {1e-5, 2.5e-8, false},
-    [BK_OUTCOME_TRAIN_METRIC] = {5e-6, 0,      true},
+    [BK_OUTCOME_TRAIN_METRIC] = {2e-6, 0,      true},
     [BK_OUTCOME_TRAIN_PARAM]  = {2e-4, 0,      false},
 };
 /* clang-format on */
