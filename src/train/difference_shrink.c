@@ -105,14 +105,19 @@ void bk_difference_describe(bk_str *out, const bk_config *c)
     size_t line = out->len;
     bk_str_append(out, "shrunken copy:");
     for (size_t k = 0; k < sizeof shown / sizeof *shown; k++) {
-        bk_str value = {0};
+        bk_str item = {0};
         if (!c->enable_mhc_connections && shown[k].id == BK_OPT_mhc_num_residual_streams) break;
-        bk_config_value(&value, c, shown[k].id);
-        if (out->len - line + strlen(shown[k].name) + value.len + 2 > WIDTH) {
-            bk_str_append(out, "\n  ");
-            line = out->len - 2;
+        bk_str_appendf(&item, "%s%s ", k ? ", " : " ", shown[k].name);
+        bk_config_value(&item, c, shown[k].id);
+        if (out->len - line + item.len > WIDTH) {
+            bk_str_append(out, ",\n   ");
+            line = out->len - strlen("   ");
+            bk_str_append(out, bk_str_text(&item) + 1);
+        } else {
+            bk_str_append(out, bk_str_text(&item));
         }
-        bk_str_appendf(out, " %s %s%s", shown[k].name, bk_str_text(&value), ",");
-        bk_str_free(&value);
+        out->failed |= item.failed;
+        bk_str_free(&item);
     }
+    bk_str_append(out, "\n");
 }
