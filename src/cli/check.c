@@ -1,4 +1,7 @@
-/* birkhoff check */
+/* birkhoff check [--config FILE] [--option value ...]          gradients against finite differences
+ * birkhoff check --against FILE [--allow-missing] [--precision f32|f64] [--option value ...]
+ *
+ * Exit codes: 0 every row passes, 1 one fails, 2 nothing could be compared. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +21,13 @@ static int conclude(const bk_check_report *report)
     const bool failed = text.failed || report->n_failed > 0 || report->n_rows == 0;
     bk_str_free(&text);
     return failed ? BK_EXIT_FAILED : BK_EXIT_OK;
+}
+
+/* Whatever kept us from comparing must not look like a comparison that failed. */
+static int refuse(bk_status st, const bk_err *e)
+{
+    bk_cli_report(st, e);
+    return BK_EXIT_USAGE;
 }
 
 static bk_status read_precision(bk_dtype *out, const char *text, bk_err *e)
@@ -43,10 +53,24 @@ done:
     return st;
 }
 
-static bk_status run_op_file(bk_outcome *out, const bk_st *file, bk_dtype real, const bk_flag *own, bk_err *e)
+/* No option of a model reaches one operator, and none is ignored in silence. */
+static bk_status run_op_file(bk_outcome *out, const bk_st *file, bk_dtype real, bk_flag *own, int argc,
+                             char *const *argv, bk_err *e)
 {
-    const bk_status st = bk_against_op(out, file, real, e);
-    if (st != BK_OK) bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
+    bk_config c;
+    bk_status st;
+    bk_config_init(&c);
+    BK_TRY(bk_config_read_flags(&c, own, N_OWN, argc, argv, e));
+    for (int k = 0; k < BK_N_OPTIONS; k++) {
+        char cite[BK_CITE_LEN];
+        if (!c.origin[k].where) continue;
+        st = bk_err_set(e, BK_E_INPUT, "%s: %.200s holds one operator, which has no options; drop it",
+                        bk_config_cite(cite, &c, (bk_option_id)k), own[AGAINST].value);
+        goto done;
+    }
+    if ((st = bk_against_op(out, file, real, e)) != BK_OK) bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
+done:
+    bk_config_free(&c);
     return st;
 }
 
@@ -68,12 +92,12 @@ static int check_against(bk_flag *own, int argc, char *const *argv)
     }
     BK_TRY(bk_st_open(&file, own[AGAINST].value, &e));
     if (bk_against_is_op(file))
-        BK_TRY(run_op_file(&ours, file, real, own, &e));
+        BK_TRY(run_op_file(&ours, file, real, own, argc, argv, &e));
     else
         BK_TRY(run_model_file(&ours, file, real, own, argc, argv, &e));
     BK_TRY(bk_compare(&report, &ours, file, own[ALLOW_MISSING].value != NULL, &e));
 done:
-    code = st == BK_OK ? conclude(&report) : bk_cli_report(st, &e);
+    code = st == BK_OK ? conclude(&report) : refuse(st, &e);
     bk_check_report_free(&report);
     bk_outcome_free(&ours);
     bk_st_free(file);
@@ -85,6 +109,7 @@ static int check_differences(bk_flag *own, int argc, char *const *argv)
     bk_err e = {0};
     bk_config c = {0};
     bk_str text = {0};
+    bk_difference *d = NULL;
     bk_check_report report = {0};
     bk_status st;
     int code;
@@ -93,9 +118,11 @@ static int check_differences(bk_flag *own, int argc, char *const *argv)
     bk_difference_describe(&text, &c);
     fputs(bk_str_text(&text), stdout);
     fflush(stdout);
-    BK_TRY(bk_difference_check(&report, &c, &e));
+    BK_TRY(bk_difference_open(&d, &c, &e));
+    BK_TRY(bk_difference_compare(&report, d, &e));
 done:
-    code = st == BK_OK ? conclude(&report) : bk_cli_report(st, &e);
+    code = st == BK_OK ? conclude(&report) : refuse(st, &e);
+    bk_difference_close(d);
     bk_check_report_free(&report);
     bk_str_free(&text);
     bk_config_free(&c);
@@ -123,8 +150,8 @@ int bk_cli_check(int argc, char *const *argv)
                           [PRECISION] = {"precision", true, NULL}};
     bk_err e = {0};
     bk_status st = bk_config_read_flags(NULL, own, N_OWN, argc, argv, &e);
-    if (st != BK_OK) return bk_cli_report(st, &e);
+    if (st != BK_OK) return refuse(st, &e);
     if (own[AGAINST].value) return check_against(own, argc, argv);
-    if ((st = need_file(own, &e)) != BK_OK) return bk_cli_report(st, &e);
+    if ((st = need_file(own, &e)) != BK_OK) return refuse(st, &e);
     return check_differences(own, argc, argv);
 }

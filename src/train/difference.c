@@ -20,7 +20,7 @@
 enum { FEW = 8, DIRECTIONS = 4, MAX_MICRO = 2 };
 static const double step_length = 0x1p-10, relative = 1e-7, floor_of_error = 5e-12;
 
-typedef struct {
+struct bk_difference {
     const bk_config *c;
     bk_layout l;
     bk_session s;
@@ -28,11 +28,10 @@ typedef struct {
     bk_arena arena;
     double loss[MAX_MICRO];
     double **grad; /* of each parameter */
-    bk_check_report *out;
-    bk_err *e;
-} bench;
+    bk_err *e;     /* of the call that is running */
+};
 
-static double *doubles(bench *b, int64_t n)
+static double *doubles(bk_difference *b, int64_t n)
 {
     double *x = bk_arena_alloc(&b->arena, n, sizeof *x);
     if (!x) bk_err_set(b->e, BK_E_MEM, "check: out of memory");
@@ -40,7 +39,7 @@ static double *doubles(bench *b, int64_t n)
 }
 
 /* Uniform in (-1, 1), keyed by what it is for. */
-static void draw(double *x, int64_t n, const bench *b, const char *what, uint32_t number)
+static void draw(double *x, int64_t n, const bk_difference *b, const char *what, uint32_t number)
 {
     const bk_rng_key key = bk_rng_key_make((uint64_t)b->c->seed, BK_RNG_CHECK, number, bk_hash_str(what));
     for (int64_t k = 0; k < n; k++) {
@@ -52,7 +51,7 @@ static void draw(double *x, int64_t n, const bench *b, const char *what, uint32_
 
 /* ---- the model and its inputs ---- */
 
-static bk_status open_model(bench *b)
+static bk_status open_model(bk_difference *b)
 {
     static const char *const probe[] = {"out.loss"};
     const bk_program_options o = {
@@ -75,13 +74,13 @@ done:
     return st;
 }
 
-static int64_t n_tokens(const bench *b)
+static int64_t n_tokens(const bk_difference *b)
 {
     return b->l.n_micro * b->l.micro_batch * b->l.seq;
 }
 
 /* Random tokens; one in four has no loss; samples are numbered from 0 on. */
-static bk_status feed_inputs(bench *b)
+static bk_status feed_inputs(bk_difference *b)
 {
     const int64_t n = n_tokens(b), n_samples = b->l.n_micro * b->l.micro_batch;
     double *tokens = doubles(b, n), *labels = doubles(b, n), *mask = doubles(b, n);
@@ -104,7 +103,7 @@ static bk_status feed_inputs(bench *b)
     return BK_OK;
 }
 
-static double *param(const bench *b, bk_pid p)
+static double *param(const bk_difference *b, bk_pid p)
 {
     const bk_program *prog = &b->s.program[0];
     return bk_exec_value(b->s.exec, prog->p, prog->g->param[p].value);
@@ -113,7 +112,7 @@ static double *param(const bench *b, bk_pid p)
 /* Not the initial values of training: gates of 0.01, zero biases and small matrices would hide mistakes
  * behind tiny factors. Here gates and norms are in (0.5, 1.5), biases in (-0.5, 0.5), and rows of matrices
  * have a length near 1. */
-static void set_params(const bench *b)
+static void set_params(const bk_difference *b)
 {
     const bk_graph *g = b->s.program[0].g;
     for (bk_pid p = 0; p < g->n_params; p++) {
@@ -128,7 +127,7 @@ static void set_params(const bench *b)
     }
 }
 
-static bk_status evaluate(double *out, bench *b)
+static bk_status evaluate(double *out, bk_difference *b)
 {
     const bk_host host = bk_check_host_of(&b->h);
     const bk_status st = bk_exec_run(b->s.exec, b->s.program[0].p, &host, b->e);
@@ -138,7 +137,7 @@ static bk_status evaluate(double *out, bench *b)
 }
 
 /* Every gradient, at the parameters as they are. Afterwards runs keep the loss alone. */
-static bk_status run_gradients(bench *b)
+static bk_status run_gradients(bk_difference *b)
 {
     const bk_graph *g = b->s.program[0].g;
     double loss;
@@ -160,7 +159,7 @@ done:
 /* ---- differences ---- */
 
 /* The slope of the loss along `direction` from `base`, to which the parameter is put back. */
-static bk_status slope(double *out, bench *b, double *x, const double *base, const double *direction,
+static bk_status slope(double *out, bk_difference *b, double *x, const double *base, const double *direction,
                        int64_t n)
 {
     static const double at[4] = {-2, -1, 1, 2}, weight[4] = {1, -8, 8, -1};
@@ -176,7 +175,7 @@ static bk_status slope(double *out, bench *b, double *x, const double *base, con
     return st;
 }
 
-static void pick_direction(double *d, int64_t n, const bench *b, const char *name, int number)
+static void pick_direction(double *d, int64_t n, const bk_difference *b, const char *name, int number)
 {
     if (n <= FEW) {
         for (int64_t k = 0; k < n; k++) d[k] = k == number ? 1 : 0;
@@ -188,7 +187,7 @@ static void pick_direction(double *d, int64_t n, const bench *b, const char *nam
     for (int64_t k = 0; k < n; k++) d[k] /= sqrt(sum);
 }
 
-static bk_status check_param(bench *b, bk_pid p)
+static bk_status compare_param(bk_check_report *out, bk_difference *b, bk_pid p)
 {
     const bk_graph *g = b->s.program[0].g;
     const char *name = g->param[p].name;
@@ -212,24 +211,74 @@ static bk_status check_param(bench *b, bk_pid p)
                         .tolerance = relative + floor_of_error / sqrt(size2)};
     row.ok = row.error <= row.tolerance;
     if (row.ok && row.error > relative) row.note = "zero but for rounding";
-    return bk_check_report_add(b->out, &row, b->e);
+    return bk_check_report_add(out, &row, b->e);
 }
 
-bk_status bk_difference_check(bk_check_report *out, const bk_config *c, bk_err *e)
+/* The model is so small that a team of threads would only wait for itself. */
+static bk_status on_one_thread(bk_status (*work)(bk_check_report *, bk_difference *), bk_check_report *out,
+                               bk_difference *b)
 {
-    bench b = {.c = c, .out = out, .e = e};
     const int n_threads = omp_get_max_threads();
-    bk_status st;
-    omp_set_num_threads(1); /* of this thread; the model is so small that a team only waits for itself */
-    BK_TRY(open_model(&b));
-    BK_TRY(feed_inputs(&b));
-    set_params(&b);
-    BK_TRY(run_gradients(&b));
-    for (bk_pid p = 0; p < b.s.program[0].g->n_params; p++) BK_TRY(check_param(&b, p));
-done:
-    bk_session_close(&b.s);
-    bk_check_host_free(&b.h);
-    bk_arena_free(&b.arena);
+    omp_set_num_threads(1); /* for teams that this thread opens */
+    const bk_status st = work(out, b);
     omp_set_num_threads(n_threads);
     return st;
+}
+
+static bk_status prepare(bk_check_report *unused, bk_difference *b)
+{
+    (void)unused;
+    bk_status st;
+    BK_TRY(open_model(b));
+    BK_TRY(feed_inputs(b));
+    set_params(b);
+    BK_TRY(run_gradients(b));
+done:
+    return st;
+}
+
+static bk_status compare_params(bk_check_report *out, bk_difference *b)
+{
+    bk_status st = BK_OK;
+    for (bk_pid p = 0; p < b->s.program[0].g->n_params && st == BK_OK; p++) st = compare_param(out, b, p);
+    return st;
+}
+
+bk_status bk_difference_open(bk_difference **out, const bk_config *c, bk_err *e)
+{
+    bk_difference *b = calloc(1, sizeof *b);
+    if (!b) return bk_err_set(e, BK_E_MEM, "check: out of memory");
+    b->c = c, b->e = e;
+    const bk_status st = on_one_thread(prepare, NULL, b);
+    if (st == BK_OK)
+        *out = b;
+    else
+        bk_difference_close(b);
+    return st;
+}
+
+double *bk_difference_gradient(int64_t *n, bk_difference *d, const char *name)
+{
+    const bk_graph *g = d->s.program[0].g;
+    for (bk_pid p = 0; p < g->n_params; p++) {
+        if (strcmp(g->param[p].name, name) != 0) continue;
+        *n = bk_elements(&g->value[g->param[p].value]);
+        return d->grad[p];
+    }
+    return NULL;
+}
+
+bk_status bk_difference_compare(bk_check_report *out, bk_difference *d, bk_err *e)
+{
+    d->e = e;
+    return on_one_thread(compare_params, out, d);
+}
+
+void bk_difference_close(bk_difference *d)
+{
+    if (!d) return;
+    bk_session_close(&d->s);
+    bk_check_host_free(&d->h);
+    bk_arena_free(&d->arena);
+    free(d);
 }

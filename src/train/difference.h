@@ -15,9 +15,21 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e);
 /* A few lines that say what the copy is. */
 void bk_difference_describe(bk_str *out, const bk_config *c);
 
-/* A row for each parameter: norm(differences - gradients) / norm(differences) over a few random directions,
- * or over all elements where there are few. Meant for what bk_difference_shrink gives: the model runs some
- * twenty times for each parameter. */
-bk_status bk_difference_check(bk_check_report *out, const bk_config *c, bk_err *e);
+/* The model on random tokens and random parameters, with its gradients there. */
+typedef struct bk_difference bk_difference;
+
+/* Builds and runs the model. Meant for what bk_difference_shrink gives: to compare, the model runs some
+ * twenty times for each parameter. BK_E_INPUT where the configuration has more than two micro-batches. */
+bk_status bk_difference_open(bk_difference **out, const bk_config *c, bk_err *e);
+
+/* The gradient of a parameter, *n elements, NULL if there is no such parameter. Borrowed; what is written
+ * there is what is compared. */
+double *bk_difference_gradient(int64_t *n, bk_difference *d, const char *name);
+
+/* Appends a row for each parameter: norm(differences - gradients) / norm(differences) over a few random
+ * directions, or over all elements where there are few. */
+bk_status bk_difference_compare(bk_check_report *out, bk_difference *d, bk_err *e);
+
+void bk_difference_close(bk_difference *d); /* NULL is fine */
 
 #endif
