@@ -17,8 +17,8 @@ static bk_status find(const bk_st_tensor **out, const bk_st *file, const char *n
     bool same = t->rank == rank;
     for (int d = 0; same && d < rank; d++) same = t->shape[d] == shape[d];
     if (same) return BK_OK;
-    return bk_err_set(e, BK_E_INPUT, "tensor %.200s has shape %s, and %s is what the file's config asks for",
-                      name, bk_shape_text(found, t->rank, t->shape), bk_shape_text(wanted, rank, shape));
+    return bk_err_set(e, BK_E_INPUT, "tensor %.200s has shape %s, and the configuration asks for %s", name,
+                      bk_shape_text(found, t->rank, t->shape), bk_shape_text(wanted, rank, shape));
 }
 
 static void read_ints(double *out, const bk_st_tensor *t)
@@ -68,9 +68,7 @@ bk_status bk_against_no_other_params(const bk_outcome *o, const bk_st *file, bk_
     for (int64_t k = 0; k < bk_st_count(file); k++) {
         const bk_st_tensor *t = bk_st_at(file, k);
         if (strncmp(t->name, "param.", 6) == 0 && !bk_outcome_find(o, t->name))
-            return bk_err_set(e, BK_E_INPUT,
-                              "tensor %.200s: the model of the file's config has no such "
-                              "parameter",
+            return bk_err_set(e, BK_E_INPUT, "tensor %.200s: the configured model has no such parameter",
                               t->name);
     }
     return BK_OK;

@@ -136,7 +136,8 @@ static bool same_shape(const bk_st_tensor *t, const bk_outcome_row *row)
 static bk_status compare_row(comparison *c, const bk_outcome_row *ours)
 {
     const bk_st_tensor *t = bk_st_find(c->file, ours->name);
-    bk_check_row row = {.name = ours->name, .error = NAN, .tolerance = NAN, .ok = c->allow_missing};
+    bk_check_row row = {
+        .name = ours->name, .error = (double)NAN, .tolerance = (double)NAN, .ok = c->allow_missing};
     if (!t) {
         row.note = "not in the file";
         return bk_check_report_add(c->out, &row, c->e);
@@ -164,7 +165,7 @@ static bk_status look_at_rest(comparison *c)
     for (int64_t k = 0; k < bk_st_count(c->file) && st == BK_OK; k++) {
         const bk_st_tensor *t = bk_st_at(c->file, k);
         const bk_outcome_row *ours = bk_outcome_find(c->o, t->name);
-        bk_check_row row = {.name = t->name, .error = NAN, .tolerance = NAN};
+        bk_check_row row = {.name = t->name, .error = (double)NAN, .tolerance = (double)NAN};
         if (!ours) {
             row.note = "not compared", row.ok = c->allow_missing;
             st = bk_check_report_add(c->out, &row, c->e);

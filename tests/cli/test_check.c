@@ -140,8 +140,9 @@ static void test_check__wrong_shapes(void **state)
 {
     (void)state;
     expect_edited(&(reference_edit){.flatten = "param.mapping_proj.weight"}, "", 2,
-                  "tensor param.mapping_proj.weight has shape [256], and [8, 32]");
-    expect_edited(&(reference_edit){.turn = "in.x"}, "", 2, "tensor in.x has shape [32, 5], and [5, 32]");
+                  "tensor param.mapping_proj.weight has shape [256], and the configuration asks for [8, 32]");
+    expect_edited(&(reference_edit){.turn = "in.x"}, "", 2,
+                  "tensor in.x has shape [32, 5], and the configuration asks for [5, 32]");
     expect_edited(&(reference_edit){.turn = "out.u"}, "", 2, "tensor out.u has shape [16, 5]");
 }
 

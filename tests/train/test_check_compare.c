@@ -146,7 +146,7 @@ static void test_check_compare__not_finite_fails_everywhere(void **state)
 {
     (void)state;
     static const float fine[] = {1}, broken[] = {NAN}, endless[] = {INFINITY};
-    static const double ours[] = {1}, ours_broken[] = {NAN}, ours_endless[] = {INFINITY};
+    static const double ours[] = {1}, ours_broken[] = {(double)NAN}, ours_endless[] = {(double)INFINITY};
     const int64_t one[] = {1};
     bk_err e = {0};
     bk_check_report r;
@@ -207,8 +207,9 @@ static void test_check_compare__report_reads_well(void **state)
     bk_err e = {0};
     assert_int_equal(bk_check_report_add(&r, &(bk_check_row){"out.loss", 1.25e-7, 2e-5, true, NULL}, &e),
                      BK_OK);
-    assert_int_equal(bk_check_report_add(&r, &(bk_check_row){"b", NAN, NAN, false, "not compared"}, &e),
-                     BK_OK);
+    assert_int_equal(
+        bk_check_report_add(&r, &(bk_check_row){"b", (double)NAN, (double)NAN, false, "not compared"}, &e),
+        BK_OK);
     bk_check_report_print(&text, &r);
     assert_string_equal(bk_str_text(&text), "compared     error  allowed\n"
                                             "out.loss   1.2e-07  2.0e-05  ok\n"
