@@ -17,8 +17,8 @@
            "untie_embeddings_and_output_weights: true\nhidden_dropout: 0\nattention_dropout: 0\n"
 #define GPT_LIKE                                                                                             \
     COMMON                                                                                                   \
-        "num_attention_heads: 4\nmax_position_embeddings: 64\nmicro_batch_size: 2\nglobal_batch_size: 8\n"   \
-        "hidden_dropout: 0.2\nattention_dropout: 0.1\n"
+    "num_attention_heads: 4\nmax_position_embeddings: 64\nmicro_batch_size: 2\nglobal_batch_size: 8\n"       \
+    "hidden_dropout: 0.2\nattention_dropout: 0.1\n"
 #define MHC(n, iterations)                                                                                   \
     "enable_mhc_connections: true\nmhc_num_residual_streams: " #n "\nmhc_sinkhorn_iterations: " #iterations  \
     "\n"
