@@ -1,4 +1,4 @@
-/* The planner's working state, shared by its files in this order: lifetimes, offsets, waits. */
+/* The planner's working state, shared by its files in this order: lifetimes, offsets, waits, peak. */
 #ifndef BK_PLAN_BUILD_H
 #define BK_PLAN_BUILD_H
 
@@ -38,6 +38,7 @@ bk_status bk_build_lifetimes(bk_build *b, bk_err *e); /* fills pos, life, blocks
 /* Fills the places, chunks and slots of the plan. */
 bk_status bk_build_offsets(bk_build *b, const bk_run_layout *run, bk_err *e);
 bk_status bk_build_waits(bk_build *b, bk_err *e); /* fills the plan's waits */
+bk_status bk_build_peak(bk_build *b, bk_err *e);  /* fills the plan's peak and what is alive at it */
 
 /* The input whose bytes output 0 of an op (or the row's output) may take, or BK_NONE; *out gets that output.
  */

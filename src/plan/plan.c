@@ -1,4 +1,4 @@
-/* Builds a plan from a schedule: lifetimes, offsets, waits, which updates assign, costs and the peak. */
+/* Builds a plan from a schedule: lifetimes, offsets, waits, which updates assign, the peak and costs. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 void bk_plan_free(bk_plan *p)
 {
     if (!p) return;
-    free(p->place), free(p->work), free(p->chunk), free(p->slot), free(p->wait), free(p->assign);
+    free(p->place), free(p->work), free(p->chunk), free(p->slot), free(p->wait), free(p->assign),
+        free(p->at_peak);
     free(p);
 }
 
@@ -116,42 +117,6 @@ static void add_costs(bk_build *b)
     }
 }
 
-/* Bytes alive while each op runs: blocks between their first and their last access. A step value that
- * micro-batches use is alive during all of them, and so is a micro-batch's slot between its accesses. */
-static bk_status find_peak(bk_build *b, bk_err *e)
-{
-    const bk_graph *g = b->g;
-    const int64_t n = g->n_ops + 2;
-    int64_t *step = calloc((size_t)n + 1, sizeof *step), *slot = calloc((size_t)n + 1, sizeof *slot);
-    if (!step || !slot) {
-        free(step), free(slot);
-        return bk_err_set(e, BK_E_MEM, "plan: out of memory");
-    }
-    /* With several micro-batches in flight, all but the running one count as their whole slot. */
-    int64_t others = 0;
-    for (int32_t c = 0; c < b->p->n_chunks; c++)
-        if (b->p->chunk[c].n_slots > 1) others += (b->p->chunk[c].n_slots - 1) * b->p->chunk[c].slot_bytes;
-    for (int64_t k = 0; k < b->n_blocks; k++) {
-        int64_t *at = b->block[k].space == BK_SPACE_SLOT ? slot : step;
-        at[b->block[k].life.first] += b->block[k].bytes;
-        at[b->block[k].life.last + 1] -= b->block[k].bytes;
-    }
-    for (int64_t k = 1; k < n; k++) step[k] += step[k - 1], slot[k] += slot[k - 1];
-    b->p->peak_bytes = b->p->run_bytes, b->p->peak_item = 0;
-    for (int64_t i = 0; i < b->s->n_items; i++) {
-        const bk_item *it = &b->s->item[i];
-        const bk_region *r = &g->region[it->region];
-        for (int32_t k = 0; k < r->n_ops; k++) {
-            const int64_t pos = b->pos[g->region_op[r->first + k]];
-            const int64_t live = b->p->run_bytes +
-                                 (it->micro == BK_NONE ? step[pos] : step[b->micro_pos] + slot[pos] + others);
-            if (live > b->p->peak_bytes) b->p->peak_bytes = live, b->p->peak_item = (int32_t)i;
-        }
-    }
-    free(step), free(slot);
-    return BK_OK;
-}
-
 static bk_status new_plan(bk_build *b, const bk_graph *g, const bk_schedule *s, const bk_target *target,
                           bk_err *e)
 {
@@ -183,7 +148,7 @@ bk_status bk_plan_build(bk_plan **out, const bk_graph *g, const bk_schedule *s, 
     BK_TRY(bk_build_offsets(&b, run, e));
     BK_TRY(bk_build_waits(&b, e));
     BK_TRY(find_assigns(&b, e));
-    BK_TRY(find_peak(&b, e));
+    BK_TRY(bk_build_peak(&b, e));
     add_costs(&b);
     *out = b.p, b.p = NULL;
 done:

@@ -78,7 +78,11 @@ typedef struct {
      * step_bytes is at least this: the rest is holes. */
     int64_t peak_bytes;
     int32_t peak_item;
-    bk_cost cost; /* of one step */
+    bk_oid peak_op; /* the op of that item; BK_NONE in a plan without ops */
+    bool *at_peak;  /* [n_values], then [n_ops]: holds bytes of the step part then. Of values that share bytes
+                       in place one alone, so that run_bytes and the places so marked add up to peak_bytes,
+                       but for the whole slots of other micro-batches in flight */
+    bk_cost cost;   /* of one step */
 } bk_plan;
 
 /* Adds the values of scope run of a graph to the layout; a name that is already there must agree in size. */
