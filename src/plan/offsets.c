@@ -22,32 +22,38 @@ static int larger_first(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static int lower_first(const void *a, const void *b)
+/* Puts k among the pieces placed so far, which stand in the order of their offsets. */
+static void insert_placed(int64_t *placed, const piece *x, int64_t k)
 {
-    const piece *x = *(const piece *const *)a, *y = *(const piece *const *)b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return x->order < y->order ? -1 : x->order > y->order;
+    int64_t lo = 0, hi = k; /* the first with a larger offset is in [lo, hi] */
+    while (lo < hi) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (x[placed[mid]].offset > x[k].offset)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    memmove(placed + lo + 1, placed + lo, (size_t)(k - lo) * sizeof *placed);
+    placed[lo] = k;
 }
 
 /* Greedy by size: the largest piece first, each at the lowest offset at which nothing alive at the same time
  * stands. Returns the bytes of the whole, or -1 on overflow or lack of memory. */
 static int64_t place_all(piece *x, int64_t n)
 {
-    const piece **placed = malloc((size_t)(n + 1) * sizeof *placed);
+    int64_t *placed = malloc((size_t)(n + 1) * sizeof *placed);
     if (!placed) return -1;
     qsort(x, (size_t)n, sizeof *x, larger_first);
     int64_t total = 0;
     for (int64_t k = 0; k < n && total >= 0; k++) {
-        int64_t n_conflicts = 0, at = 0;
-        for (int64_t j = 0; j < k; j++)
-            if (x[j].life.first <= x[k].life.last && x[k].life.first <= x[j].life.last && x[j].bytes)
-                placed[n_conflicts++] = &x[j];
-        qsort(placed, (size_t)n_conflicts, sizeof *placed, lower_first);
-        for (int64_t j = 0; j < n_conflicts && placed[j]->offset < at + x[k].padded; j++) {
-            const int64_t end = placed[j]->offset + placed[j]->padded;
-            if (end > at) at = end;
+        int64_t at = 0;
+        for (int64_t j = 0; j < k && x[placed[j]].offset < at + x[k].padded; j++) {
+            const piece *y = &x[placed[j]];
+            if (y->life.first > x[k].life.last || x[k].life.first > y->life.last || !y->bytes) continue;
+            if (y->offset + y->padded > at) at = y->offset + y->padded;
         }
         x[k].offset = *x[k].result = at;
+        insert_placed(placed, x, k);
         int64_t end;
         if (!bk_add64(&end, at, x[k].bytes)) end = -1;
         if (end < 0 || end > total) total = end;
