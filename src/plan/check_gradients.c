@@ -1,8 +1,10 @@
 /* Rule 3: every use of a trainable parameter adds exactly one term for each micro-batch, the first update of
  * an accumulator assigns and no other does; then norm and optimizer, once each. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/access.h"
+#include "plan/build.h"
 
 static bk_status bad(bk_err *e, const char *name, const char *what)
 {
@@ -23,49 +25,133 @@ static bool reads_value(const bk_graph *g, const bk_op *op, bk_vid v)
     return false;
 }
 
-/* Uses and terms pair up, and nothing else touches the accumulator. */
-static bk_status check_terms(const bk_graph *g, bk_pid p, bk_err *e)
+/* For each value (not a view) the ops that have it among their operands, and for each parameter its terms. */
+typedef struct {
+    const bk_graph *g;
+    int64_t *first_op; /* ops of v: op[first_op[v]] .. op[first_op[v + 1] - 1], once each, in plain order */
+    bk_oid *op;
+    int64_t *first_term; /* likewise, indices into graph.term */
+    int64_t *term;
+} param_uses;
+
+/* Counts ops where `op` is NULL, otherwise stores them. */
+static void list_ops(int64_t *at, bk_oid *op, const bk_graph *g, bk_oid *last)
 {
+    for (int64_t v = 0; v < g->n_values; v++) last[v] = BK_NONE;
+    for (int64_t o = 0; o < g->n_ops; o++)
+        for (int32_t k = 0; k < bk_n_operands(&g->op[o]); k++) {
+            const bk_vid operand = g->operand[g->op[o].first + k];
+            const bk_vid v = operand == BK_NONE ? BK_NONE : bk_root(g, operand);
+            if (v == BK_NONE || last[v] == o) continue;
+            last[v] = (bk_oid)o;
+            if (op) op[at[v]] = (bk_oid)o;
+            at[v]++;
+        }
+}
+
+/* Counts at [1 + k] become the first places at [k]. */
+static void sum_up(int64_t *first, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) first[k + 1] += first[k];
+}
+
+/* After places were taken one by one, first[k] is the end of k: the start of k + 1. */
+static void step_back(int64_t *first, int64_t n)
+{
+    memmove(first + 1, first, (size_t)n * sizeof *first);
+    first[0] = 0;
+}
+
+static void uses_free(param_uses *x)
+{
+    free(x->first_op), free(x->op), free(x->first_term), free(x->term);
+}
+
+static bk_status uses_init(param_uses *x, const bk_graph *g, bk_err *e)
+{
+    bk_oid *last = malloc((size_t)(g->n_values + 1) * sizeof *last);
+    *x = (param_uses){.g = g,
+                      .first_op = calloc((size_t)g->n_values + 2, sizeof *x->first_op),
+                      .op = malloc((size_t)(g->n_operands + 1) * sizeof *x->op),
+                      .first_term = calloc((size_t)g->n_params + 2, sizeof *x->first_term),
+                      .term = malloc((size_t)(g->n_terms + 1) * sizeof *x->term)};
+    const bool ok = last && x->first_op && x->op && x->first_term && x->term;
+    if (ok) {
+        list_ops(x->first_op + 1, NULL, g, last);
+        sum_up(x->first_op, g->n_values);
+        list_ops(x->first_op, x->op, g, last);
+        step_back(x->first_op, g->n_values);
+        for (int64_t t = 0; t < g->n_terms; t++) x->first_term[g->term[t].param + 1]++;
+        sum_up(x->first_term, g->n_params);
+        for (int64_t t = 0; t < g->n_terms; t++) x->term[x->first_term[g->term[t].param]++] = t;
+        step_back(x->first_term, g->n_params);
+    }
+    free(last);
+    return ok ? BK_OK : bk_err_set(e, BK_E_MEM, "checker: out of memory");
+}
+
+/* Every term reaches the accumulator, and no use has two. */
+static bk_status check_own_terms(const param_uses *x, bk_pid p, bk_err *e)
+{
+    const bk_graph *g = x->g;
     const bk_param *row = &g->param[p];
-    int64_t n_terms = 0, n_updates = 0;
-    for (int64_t t = 0; t < g->n_terms; t++) {
-        if (g->term[t].param != p) continue;
-        n_terms++;
-        if (!updates_value(g, &g->op[g->term[t].term], row->grad))
+    for (int64_t k = x->first_term[p]; k < x->first_term[p + 1]; k++) {
+        const bk_term *t = &g->term[x->term[k]];
+        if (!updates_value(g, &g->op[t->term], row->grad))
             return bad(e, row->name, "a term does not reach its accumulator");
-        for (int64_t k = 0; k < t; k++)
-            if (g->term[k].param == p &&
-                (g->term[k].term == g->term[t].term || g->term[k].use == g->term[t].use))
+        for (int64_t j = x->first_term[p]; j < k; j++)
+            if (g->term[x->term[j]].term == t->term || g->term[x->term[j]].use == t->use)
                 return bad(e, row->name, "a use has two terms");
     }
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        n_updates += updates_value(g, op, row->grad);
-        if (op->tag.pass != BK_PASS_FORWARD || !reads_value(g, op, row->value) ||
-            !bk_ops[op->kind].rules->grad || !n_terms)
-            continue;
-        bool found = false;
-        for (int64_t t = 0; t < g->n_terms; t++)
-            found = found || (g->term[t].param == p && g->term[t].use == o);
-        if (!found) return bad(e, row->name, "a use has no term");
+    return BK_OK;
+}
+
+static bool has_term(const param_uses *x, bk_pid p, bk_oid use)
+{
+    for (int64_t k = x->first_term[p]; k < x->first_term[p + 1]; k++)
+        if (x->g->term[x->term[k]].use == use) return true;
+    return false;
+}
+
+/* Uses and terms pair up, and nothing else touches the accumulator. */
+static bk_status check_terms(const param_uses *x, bk_pid p, bk_err *e)
+{
+    const bk_graph *g = x->g;
+    const bk_param *row = &g->param[p];
+    const int64_t n_terms = x->first_term[p + 1] - x->first_term[p];
+    int64_t n_updates = 0;
+    const bk_status st = check_own_terms(x, p, e);
+    if (st != BK_OK) return st;
+    for (int64_t k = x->first_op[row->value]; k < x->first_op[row->value + 1] && n_terms; k++) {
+        const bk_op *op = &g->op[x->op[k]];
+        if (op->tag.pass == BK_PASS_FORWARD && reads_value(g, op, row->value) &&
+            bk_ops[op->kind].rules->grad && !has_term(x, p, x->op[k]))
+            return bad(e, row->name, "a use has no term");
     }
+    for (int64_t k = x->first_op[row->grad]; k < x->first_op[row->grad + 1]; k++)
+        n_updates += updates_value(g, &g->op[x->op[k]], row->grad);
     return n_updates == n_terms
                ? BK_OK
                : bad(e, row->name, "its accumulator is updated by an op that is no term of it");
 }
 
 /* After the terms: one op takes the norm, one updates the parameter. */
-static bk_status check_step(const bk_graph *g, bk_pid p, bk_err *e)
+static bk_status check_step(const param_uses *x, bk_pid p, bk_err *e)
 {
+    const bk_graph *g = x->g;
     const bk_param *row = &g->param[p];
     int64_t n_norm = 0, n_optimizer = 0;
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        const bool reads = reads_value(g, op, row->grad), updates = updates_value(g, op, row->value);
-        if (updates && !reads)
+    for (int64_t k = x->first_op[row->value]; k < x->first_op[row->value + 1]; k++) {
+        const bk_op *op = &g->op[x->op[k]];
+        if (!updates_value(g, op, row->value)) continue;
+        if (!reads_value(g, op, row->grad))
             return bad(e, row->name, "it is updated by an op that does not read its gradient");
-        n_optimizer += updates;
-        n_norm += reads && !updates && bk_ops[op->kind].effect == BK_PURE;
+        n_optimizer++;
+    }
+    for (int64_t k = x->first_op[row->grad]; k < x->first_op[row->grad + 1]; k++) {
+        const bk_op *op = &g->op[x->op[k]];
+        n_norm += reads_value(g, op, row->grad) && !updates_value(g, op, row->value) &&
+                  bk_ops[op->kind].effect == BK_PURE;
     }
     if (n_optimizer != 1) return bad(e, row->name, "it is not updated exactly once a step");
     if (n_norm != 1) return bad(e, row->name, "its gradient does not enter the norm exactly once");
@@ -115,14 +201,16 @@ bk_status bk_check_gradients(const bk_accesses *a, bk_err *e)
 {
     const bk_graph *g = a->p->g;
     const bool optimizer = has_optimizer(g);
-    for (bk_pid p = 0; p < g->n_params; p++) {
+    param_uses x;
+    bk_status st = uses_init(&x, g, e);
+    for (bk_pid p = 0; p < g->n_params && st == BK_OK; p++) {
         if (g->param[p].grad == BK_NONE) {
-            if (optimizer) return bad(e, g->param[p].name, "it has no gradient");
+            if (optimizer) st = bad(e, g->param[p].name, "it has no gradient");
             continue;
         }
-        bk_status st = check_terms(g, p, e);
-        if (st == BK_OK && optimizer) st = check_step(g, p, e);
-        if (st != BK_OK) return st;
+        st = check_terms(&x, p, e);
+        if (st == BK_OK && optimizer) st = check_step(&x, p, e);
     }
-    return check_assigns(a, e);
+    uses_free(&x);
+    return st == BK_OK ? check_assigns(a, e) : st;
 }
