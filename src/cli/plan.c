@@ -32,15 +32,17 @@ static bool stage_is(const job *j, const char *name)
 
 static bk_status read_stage(job *j, const char *name, bk_err *e)
 {
-    bk_status st = BK_OK;
     for (int k = 0; name && k < N_STAGES; k++)
         if (strcmp(name, stages[k]) == 0) j->stage = stages[k];
     if (!name || j->stage) return BK_OK;
     bk_str list = {0};
     for (int k = 0; k < N_STAGES; k++) bk_str_appendf(&list, "%s%s", k ? ", " : "", stages[k]);
     const char *near = bk_nearest(name, stages, N_STAGES);
-    st = bk_err_set(e, BK_E_INPUT, "--dump %s: there is no such stage%s%s%s; give one of %s", name,
-                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "", bk_str_text(&list));
+    const bk_status st =
+        near
+            ? bk_err_set(e, BK_E_INPUT, "--dump %s: no such stage; did you mean %s? Give one of %s", name,
+                         near, bk_str_text(&list))
+            : bk_err_set(e, BK_E_INPUT, "--dump %s: no such stage; give one of %s", name, bk_str_text(&list));
     bk_str_free(&list);
     return st;
 }
