@@ -11,8 +11,14 @@ typedef struct {
     int64_t owner;
 } bk_owned;
 
+/* Ranges stand in chunks, so that a change moves a few of them only. */
 typedef struct {
-    bk_owned *range; /* sorted, disjoint */
+    int64_t n; /* more than 0 */
+    bk_owned range[128];
+} bk_owned_chunk;
+
+typedef struct {
+    bk_owned_chunk **chunk; /* their ranges one after the other: sorted, disjoint */
     int64_t n, cap;
 } bk_owners;
 
