@@ -134,11 +134,8 @@ static bk_status place_run(bk_build *b, const bk_run_layout *run, bk_err *e)
     for (int64_t v = 0; v < g->n_values; v++) {
         const bk_value *x = &g->value[v];
         if (x->scope != BK_RUN || x->base != BK_NONE) continue;
-        int64_t k = 0;
-        while (k < run->n_entries &&
-               (run->entry[k].kind != x->kind || strcmp(run->entry[k].name, x->name) != 0))
-            k++;
-        if (k == run->n_entries)
+        const int64_t k = bk_map_get(&run->of_kind[x->kind], x->name, BK_NONE);
+        if (k == BK_NONE)
             return bk_err_set(e, BK_E_CHECK, "plan: %s is not in the layout of the run", x->name);
         b->p->place[v] = (bk_place){BK_SPACE_RUN, 0, run->entry[k].offset, run->entry[k].bytes};
     }
@@ -166,17 +163,16 @@ bk_status bk_run_layout_add(bk_run_layout *r, const bk_graph *g, bk_err *e)
     for (int64_t v = 0; v < g->n_values; v++) {
         const bk_value *x = &g->value[v];
         if (x->scope != BK_RUN || x->base != BK_NONE) continue;
-        int64_t k = 0;
-        while (k < r->n_entries && (r->entry[k].kind != x->kind || strcmp(r->entry[k].name, x->name) != 0))
-            k++;
+        const int64_t old = bk_map_get(&r->of_kind[x->kind], x->name, BK_NONE), k = r->n_entries;
         const int64_t bytes = bk_value_bytes(x), padded = bk_align_up(bytes, BK_ALIGN_BYTES);
-        if (k < r->n_entries) {
-            if (r->entry[k].bytes == bytes && r->entry[k].dtype == x->dtype) continue;
+        if (old != BK_NONE) {
+            if (r->entry[old].bytes == bytes && r->entry[old].dtype == x->dtype) continue;
             return bk_err_set(e, BK_E_CHECK, "plan: two programs disagree about the size of %s", x->name);
         }
         bk_status st = bk_vec_grow(&r->entry, &r->cap_entries, r->n_entries, 1, sizeof *r->entry);
         const char *name = bk_arena_strdup(&r->arena, x->name);
         int64_t end;
+        if (st == BK_OK && name) st = bk_map_set(&r->of_kind[x->kind], name, k);
         if (st != BK_OK || !name || padded < 0 || !bk_add64(&end, r->bytes, padded))
             return bk_err_set(e, BK_E_MEM, "plan: out of memory at %s", x->name);
         r->entry[k].name = name, r->entry[k].kind = x->kind, r->entry[k].dtype = x->dtype;
@@ -188,6 +184,7 @@ bk_status bk_run_layout_add(bk_run_layout *r, const bk_graph *g, bk_err *e)
 
 void bk_run_layout_free(bk_run_layout *r)
 {
+    for (int k = 0; k < BK_N_KINDS; k++) bk_map_free(&r->of_kind[k]);
     bk_arena_free(&r->arena);
     free(r->entry);
     *r = (bk_run_layout){0};

@@ -12,6 +12,7 @@
 #ifndef BK_PLAN_PLAN_H
 #define BK_PLAN_PLAN_H
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "ir/graph.h"
 #include "schedule/schedule.h"
@@ -56,6 +57,7 @@ typedef struct {
         int64_t offset, bytes;
     } * entry;
     int64_t n_entries, cap_entries;
+    bk_map of_kind[BK_N_KINDS]; /* name to entry */
     int64_t bytes;
 } bk_run_layout;
 
