@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <stdio.h>
 
 bk_status bk_cli_config(bk_config *c, bk_flag *own, int64_t n_own, int argc, char *const *argv, bk_err *e)
@@ -21,6 +22,10 @@ done:
 int bk_cli_report(bk_status st, const bk_err *e)
 {
     if (st == BK_OK) return BK_EXIT_OK;
-    fprintf(stderr, "birkhoff: %s\n", e->msg);
+    fflush(stdout); /* what was printed before the error stands before it */
+    fputs("birkhoff: ", stderr);
+    /* A message may quote a file's name: it stays one line and sends a terminal no control sequences. */
+    for (const char *c = e->msg; *c; c++) fputc(iscntrl((unsigned char)*c) ? '?' : *c, stderr);
+    fputc('\n', stderr);
     return st == BK_E_INPUT ? BK_EXIT_USAGE : BK_EXIT_FAILED;
 }

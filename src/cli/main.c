@@ -1,4 +1,5 @@
 /* birkhoff train | plan | check */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,43 @@ static int print_options(void)
     return BK_EXIT_OK;
 }
 
+static int print_version(void)
+{
+    puts("birkhoff " BK_VERSION);
+    return BK_EXIT_OK;
+}
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static int run_command(const char *name, int argc, char *const *argv)
+{
+    const char *names[N_COMMANDS];
+    for (int k = 0; k < N_COMMANDS; k++) {
+        names[k] = commands[k].name;
+        if (strcmp(name, names[k]) != 0) continue;
+        if (argc > 0 && asks_for_help(argv[0])) return print_help(stdout), BK_EXIT_OK;
+        return commands[k].run(argc, argv);
+    }
+    const char *near = bk_nearest(name, names, N_COMMANDS);
+    bk_err e;
+    if (near)
+        bk_err_set(&e, BK_E_INPUT, "there is no command %.60s; did you mean %s?", name, near);
+    else
+        bk_err_set(&e, BK_E_INPUT, "there is no command %.60s; see birkhoff help", name);
+    return bk_cli_report(e.status, &e);
+}
+
+/* A full disk or a closed pipe shows at the end: a run whose output is lost has failed. */
+static int finish(int rc)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return rc;
+    fprintf(stderr, "birkhoff: cannot write to the standard output: %s\n", strerror(errno));
+    return rc == BK_EXIT_OK ? BK_EXIT_FAILED : rc;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -38,17 +76,8 @@ int main(int argc, char **argv)
         return BK_EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--version") == 0) return printf("birkhoff %s\n", BK_VERSION) < 0;
-    if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "options") == 0) return print_options();
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return print_help(stdout), BK_EXIT_OK;
-    const char *names[N_COMMANDS];
-    for (int k = 0; k < N_COMMANDS; k++) {
-        if (strcmp(name, commands[k].name) == 0) return commands[k].run(argc - 2, argv + 2);
-        names[k] = commands[k].name;
-    }
-    const char *near = bk_nearest(name, names, N_COMMANDS);
-    fprintf(stderr, "birkhoff: %s is no command; did you mean %s? See birkhoff help\n", name,
-            near ? near : "train");
-    return BK_EXIT_USAGE;
+    if (strcmp(name, "--version") == 0) return finish(print_version());
+    if (asks_for_help(name) && argc > 2 && strcmp(argv[2], "options") == 0) return finish(print_options());
+    if (asks_for_help(name)) return print_help(stdout), finish(BK_EXIT_OK);
+    return finish(run_command(name, argc - 2, argv + 2));
 }

@@ -9,9 +9,7 @@
 #include "train/lr.h"
 #include "train/session.h"
 
-/* What `birkhoff train` reads when it is given nothing: text that every machine with a C compiler has. */
-static const char *const default_path = "/usr/include";
-static const char *const default_pattern = "*.h";
+static const char *const default_path = BK_DEFAULT_DATA_PATH;
 enum { DEFAULT_MAX_BYTES = 4 << 20 };
 
 enum { TRAIN, EVALUATE };
@@ -31,11 +29,12 @@ static bk_status load_data(run *r, bk_err *e)
 {
     const bk_config *c = r->c;
     const bool given = c->data_path.n > 0;
-    const bk_text_options options = {.suffix = given ? NULL : default_pattern,
+    const bk_text_options options = {.suffix = given ? NULL : BK_DEFAULT_DATA_PATTERN,
                                      .max_bytes = given ? 0 : DEFAULT_MAX_BYTES,
                                      .seq_length = c->seq_length};
     bk_status st = bk_text_load(&r->text, given ? c->data_path.items : &default_path,
                                 given ? (int)c->data_path.n : 1, &options, &r->text_report, e);
+    if (st != BK_OK && !given) bk_err_prefix(e, "no data_path is given, and its default fails: ");
     if (st != BK_OK) return st;
     if (c->vocab_size < BK_TEXT_VOCAB)
         return bk_err_set(
@@ -69,7 +68,7 @@ static bk_status open_session(run *r, bk_err *e)
     bk_status st = BK_OK;
     BK_TRY(bk_layout_resolve(&r->layout, r->c, 1, e));
     BK_TRY(add_program(r, BK_MODEL_TRAIN, r->layout.n_micro, e));
-    BK_TRY(add_program(r, BK_MODEL_EVALUATE, 1, e));
+    if (r->has_valid) BK_TRY(add_program(r, BK_MODEL_EVALUATE, 1, e));
     BK_TRY(bk_session_plan(&r->session, &target, e));
     BK_TRY(bk_session_open(&r->session, r->c->memory_limit, e));
     bk_session_init_params(&r->session, (uint64_t)r->c->seed);
@@ -110,7 +109,7 @@ static bk_status train_step(bk_step_report *out, run *r, int64_t iteration, bk_e
 }
 
 /* The same samples at every evaluation: the first of the validation part. */
-static bk_status evaluate(double *loss, run *r, bk_err *e)
+static bk_status evaluate(double *loss, run *r, int64_t iteration, bk_err *e)
 {
     bk_feed *f = &r->feed;
     double sum = 0, n = 0;
@@ -123,7 +122,9 @@ static bk_status evaluate(double *loss, run *r, bk_err *e)
         sum += f->loss_sum, n += f->n_tokens;
     }
     *loss = sum / fmax(n, 1);
-    return BK_OK;
+    if (isfinite(*loss)) return BK_OK;
+    return bk_err_set(e, BK_E_CHECK, "step %lld: the validation loss after it is %g; lower lr or clip_grad",
+                      (long long)iteration, *loss);
 }
 
 static void report_begin(const run *r, const bk_train_log *log)
@@ -136,8 +137,10 @@ static void report_begin(const run *r, const bk_train_log *log)
                                   .plan = prog->p,
                                   .arena_bytes = bk_session_bytes(&r->session),
                                   .n_params = n,
-                                  .n_data_tokens = r->train.range.end - r->train.range.begin,
-                                  .n_files = r->text_report.n_files};
+                                  .n_train_tokens = r->train.range.end - r->train.range.begin,
+                                  .n_valid_tokens =
+                                      r->has_valid ? r->valid.range.end - r->valid.range.begin : 0,
+                                  .text = &r->text_report};
     if (log->begin) log->begin(log->ctx, &report);
 }
 
@@ -150,7 +153,7 @@ static bk_status train_all(run *r, const bk_train_log *log, bk_err *e)
         if (log->step) log->step(log->ctx, &report);
         if (!r->has_valid || (i % r->c->eval_interval != 0 && i != r->c->train_iters)) continue;
         double loss;
-        st = evaluate(&loss, r, e);
+        st = evaluate(&loss, r, i, e);
         if (st != BK_OK) return st;
         if (log->evaluated) log->evaluated(log->ctx, i, loss);
     }
