@@ -24,11 +24,12 @@ double bk_learning_rate(const bk_config *c, int64_t n_samples)
 {
     const double n = (double)n_samples, batch = (double)c->global_batch_size;
     const double decay = c->lr_decay_iters == BK_UNSET_COUNT ? 0 : (double)c->lr_decay_iters * batch;
+    /* A fraction of 0 says no more than one that is not given (NaN). */
     const double warmup =
-        isnan(c->lr_warmup_fraction) ? (double)c->lr_warmup_iters * batch : c->lr_warmup_fraction * decay;
+        c->lr_warmup_fraction > 0 ? c->lr_warmup_fraction * decay : (double)c->lr_warmup_iters * batch;
     if (warmup > 0 && n <= warmup) return c->lr_warmup_init + (c->lr - c->lr_warmup_init) * n / warmup;
     if (c->lr_decay_style == BK_LR_CONSTANT) return c->lr;
-    if (n > decay) return c->min_lr;
+    if (n >= decay) return c->min_lr; /* at decay itself every curve has arrived; there may be no span */
     const double span = c->lr - c->min_lr, r = (n - warmup) / (decay - warmup);
     switch (c->lr_decay_style) {
     case BK_LR_CONSTANT:
