@@ -10,6 +10,7 @@
 #include "base/machine.h"
 
 enum { MAX_BAR = 40, MIN_BAR = 8, MAX_WIDTH = 200 };
+static const double least_gap = 0.1; /* seconds between two drawings */
 
 void bk_progress_begin(bk_progress *p, int64_t total)
 {
@@ -48,9 +49,11 @@ static int line_width(void)
     return width < MAX_WIDTH ? width : MAX_WIDTH;
 }
 
-void bk_progress_draw(const bk_progress *p, int64_t done, const char *text)
+void bk_progress_draw(bk_progress *p, int64_t done, const char *text)
 {
-    if (!p->on) return;
+    const double now = bk_now();
+    if (!p->on || (p->drawn > 0 && now - p->drawn < least_gap)) return;
+    p->drawn = now;
     const double share = p->total > 0 ? (double)done / (double)p->total : 1;
     char tail[MAX_WIDTH], left[BK_CLOCK_LEN], bar[MAX_BAR + 1] = "";
     snprintf(tail, sizeof tail, "%3d%%  %lld/%lld  %s  ETA %s", (int)(100 * share), (long long)done,
@@ -67,7 +70,8 @@ void bk_progress_draw(const bk_progress *p, int64_t done, const char *text)
     fflush(stdout);
 }
 
-void bk_progress_clear(const bk_progress *p)
+void bk_progress_clear(bk_progress *p)
 {
     if (p->on) fputs("\r\033[K", stdout);
+    p->drawn = 0;
 }

@@ -10,6 +10,7 @@ typedef struct {
     bool on;
     int64_t total;
     double start; /* bk_now() of the first step's beginning */
+    double drawn; /* bk_now() of the last drawing; 0 while there is no bar on the screen */
 } bk_progress;
 
 /* Room for any text of bk_progress_clock. */
@@ -17,10 +18,10 @@ enum { BK_CLOCK_LEN = 32 };
 
 void bk_progress_begin(bk_progress *p, int64_t total);
 
-/* Draws the bar, `text` and the time left, cut to the width of the terminal. Whoever prints a line calls
- * bk_progress_clear before and this after. */
-void bk_progress_draw(const bk_progress *p, int64_t done, const char *text);
-void bk_progress_clear(const bk_progress *p);
+/* Draws the bar, `text` and the time left, cut to the width of the terminal; not oftener than a few times a
+ * second. Whoever prints a line calls bk_progress_clear before and this after. */
+void bk_progress_draw(bk_progress *p, int64_t done, const char *text);
+void bk_progress_clear(bk_progress *p);
 
 /* Seconds since the beginning, and those that the rest will take at the mean pace so far (what happens
  * between steps included); NaN before the first step is done. */

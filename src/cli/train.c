@@ -11,6 +11,7 @@ typedef struct {
     const bk_config *c;
     bk_progress progress;
     int64_t n_done;
+    double step_loss;        /* of the last step */
     double loss, valid_loss; /* of the last line; NaN before it */
     /* Since the last line. */
     double loss_sum, seconds;
@@ -75,10 +76,10 @@ static void begin(void *ctx, const bk_run_report *r)
     bk_progress_draw(&s->progress, 0, "first step");
 }
 
-static void draw(const screen *s, double loss)
+static void draw(screen *s)
 {
     char text[32];
-    snprintf(text, sizeof text, "loss %.4f", loss);
+    snprintf(text, sizeof text, "loss %.4f", s->step_loss);
     bk_progress_draw(&s->progress, s->n_done, text);
 }
 
@@ -98,10 +99,11 @@ static void step(void *ctx, const bk_step_report *r)
 {
     screen *s = ctx;
     s->loss_sum += r->loss, s->seconds += r->seconds, s->madds += r->madds;
-    s->n_tokens += r->n_tokens, s->n_steps++, s->n_done = r->iteration;
+    s->n_tokens += r->n_tokens, s->n_steps++;
+    s->n_done = r->iteration, s->step_loss = r->loss;
     if (r->iteration % s->c->log_interval == 0 || r->iteration == 1 || r->iteration == s->c->train_iters)
         print_line(s, r);
-    draw(s, r->loss);
+    draw(s);
 }
 
 static void evaluated(void *ctx, int64_t iteration, double loss)
@@ -111,7 +113,7 @@ static void evaluated(void *ctx, int64_t iteration, double loss)
     bk_progress_clear(&s->progress);
     printf("%8lld  %8.4f  validation\n", (long long)iteration, loss);
     fflush(stdout);
-    draw(s, s->loss);
+    draw(s);
 }
 
 static void print_end(const screen *s)
