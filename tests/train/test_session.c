@@ -61,6 +61,30 @@ static void test_session__a_plan_that_does_not_fit_is_refused(void **state)
     small_run_close(&r);
 }
 
+/* An embedding and an output layer of 2^34 numbers each: counts and bytes are exact, and nothing is tried. */
+static void test_session__sizes_beyond_32_bits(void **state)
+{
+    (void)state;
+    small_run r;
+    bk_err e = {0};
+    small_run_graphs(&r, "hidden_size: 64\nvocab_size: 268435456\n", 1, BK_F32);
+    const bk_target target = {.kind = BK_TARGET_CPU};
+    must(bk_session_plan(&r.session, &target, &e), &e);
+    const bk_graph *g = r.session.program[0].g;
+    int64_t bytes = 0; /* values, two moments, each aligned to 64 */
+    for (int64_t p = 0; p < g->n_params; p++) {
+        int64_t n = 1;
+        for (int d = 0; d < g->param[p].rank; d++) n *= g->param[p].shape[d];
+        bytes += 3 * ((4 * n + 63) / 64 * 64);
+    }
+    assert_true(bytes > INT64_C(6) << 36);
+    assert_int_equal(r.session.run.bytes, bytes);
+    /* Beside them the gradients of both tables, and the logits. */
+    assert_true(bk_session_bytes(&r.session) > bytes + (INT64_C(2) << 36) + (INT64_C(16) << 30));
+    assert_int_equal(bk_session_open(&r.session, bk_session_bytes(&r.session) - 1, &e), BK_E_MEM);
+    small_run_close(&r);
+}
+
 /* The arena holds the largest program, not the sum. */
 static void test_session__programs_share_the_arena(void **state)
 {
@@ -236,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session__a_plan_that_does_not_fit_is_refused),
+        cmocka_unit_test(test_session__sizes_beyond_32_bits),
         cmocka_unit_test(test_session__programs_share_the_arena),
         cmocka_unit_test(test_session__evaluation_changes_nothing_that_stays),
         cmocka_unit_test(test_session__an_evaluation_between_steps_does_not_show),
