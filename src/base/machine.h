@@ -4,9 +4,12 @@
 
 #include <stdint.h>
 
-/* Bytes that this process may still take: what the kernel calls available, or what is left below the limits
- * of its control groups where that is less. INT64_MAX where the system does not say. */
+/* Bytes that this process may still take: what the kernel calls available, or what is left below the limit of
+ * its control group, or of one around that, where it is less. INT64_MAX where the system does not say. */
 int64_t bk_available_memory(void);
+
+/* The same for a system whose /proc and /sys stand in a folder; "" is the one we run on. */
+int64_t bk_available_memory_below(const char *root);
 
 /* Seconds of a clock that only moves forward. */
 double bk_now(void);
