@@ -1,6 +1,8 @@
 /* birkhoff train from outside: its output, and every kind of text that cannot be trained on. */
 #include "cli/run_exe.h"
 
+#include <pty.h>
+
 static const char *const small =
     "num_layers: 1\nhidden_size: 16\nnum_attention_heads: 2\nffn_hidden_size: 32\n"
     "seq_length: 8\nvocab_size: 257\nmake_vocab_size_divisible_by: 1\n"
@@ -55,6 +57,47 @@ static void test_train_exe__prints_plain_lines(void **state)
         assert_int_equal(count(r.out, start), lines);
     }
     assert_int_equal(count(r.out, "done "), 1);
+}
+
+/* Runs a training of four steps on a terminal of some columns; gives all that it wrote. */
+static void run_on_terminal(char *out, size_t size, const char *term, unsigned short columns)
+{
+    int terminal, status;
+    const struct winsize window = {.ws_row = 24, .ws_col = columns};
+    const pid_t child = forkpty(&terminal, NULL, NULL, &window);
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("TERM", term, 1);
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        alarm(EXE_MAX_SECONDS);
+        execl(BK_EXE, BK_EXE, TEXT, "--log-interval", "2", (char *)NULL);
+        _exit(127);
+    }
+    size_t n = 0;
+    for (ssize_t got; n + 1 < size && (got = read(terminal, out + n, size - 1 - n)) > 0;) n += (size_t)got;
+    out[n] = '\0';
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* The bar is wiped before each line and when the run ends, and never fills the last column. */
+static void test_train_exe__draws_a_bar_on_a_terminal(void **state)
+{
+    (void)state;
+    char out[16384];
+    run_on_terminal(out, sizeof out, "xterm", 80);
+    expect_contains(out, ARGS("\r\033[K[........", "   0%  0/4  first step  ETA -:--", "\r\033[K       1  ",
+                              "  25%  1/4  loss ", "\r\033[K       4  ", "\r\033[K\r\ndone    4 steps"));
+    run_on_terminal(out, sizeof out, "xterm", 24);
+    expect_contains(out, ARGS("\r\033[K  0%  0/4  first step "));
+    for (const char *at = strstr(out, "\r\033[K"), *next; at; at = next) {
+        next = strstr(at + 4, "\r\033[K");
+        if (strcspn(at + 4, "%") < 4) assert_true(next && next - (at + 4) <= 23);
+    }
+    run_on_terminal(out, sizeof out, "dumb", 80);
+    assert_null(strchr(out, '\033'));
+    expect_contains(out, ARGS("done    4 steps"));
 }
 
 static void test_train_exe__says_when_there_is_no_validation(void **state)
@@ -198,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(prints_plain_lines),
+        TEST(draws_a_bar_on_a_terminal),
         TEST(says_when_there_is_no_validation),
         TEST(names_what_it_could_not_read),
         TEST(memory_is_refused_before_it_is_taken),
