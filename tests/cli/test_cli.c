@@ -62,6 +62,23 @@ static void test_cli__unknown_options(void **state)
     expect_refusal(2, ARGS("train", "my.yaml"), ARGS("'my.yaml' is no option"));
 }
 
+/* One reader of options stands behind all commands. */
+static void test_cli__every_command_refuses_alike(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"train", "plan", "check"};
+    for (size_t k = 0; k < sizeof commands / sizeof *commands; k++) {
+        expect_refusal(2, ARGS(commands[k], "--num-layer", "2"), ARGS("--num-layer", "num_layers"));
+        expect_refusal(2, ARGS(commands[k], "--num-layers", "0"), ARGS("num_layers must be at least 1"));
+        expect_refusal(2, ARGS(commands[k], "--num-attention-heads", "5"),
+                       ARGS("hidden_size 128", "num_attention_heads 5"));
+        expect_refusal(2, ARGS(commands[k], "stray"), ARGS("'stray' is no option"));
+    }
+    /* As with cmp and diff, 1 would say that check has found a difference. */
+    expect_refusal(1, ARGS("plan", "--config", "absent.yaml"), ARGS("absent.yaml", "No such file"));
+    expect_refusal(2, ARGS("check", "--config", "absent.yaml"), ARGS("absent.yaml", "No such file"));
+}
+
 static void test_cli__values_that_are_missing_or_wrong(void **state)
 {
     (void)state;
@@ -209,6 +226,7 @@ int main(void)
         TEST(without_a_command_shows_the_usage),
         TEST(unknown_commands),
         TEST(unknown_options),
+        TEST(every_command_refuses_alike),
         TEST(values_that_are_missing_or_wrong),
         TEST(options_that_contradict),
         TEST(features_that_are_not_built),
