@@ -21,6 +21,7 @@ if(BK_FUZZ)
     target_compile_options(bk_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(BK_SANITIZE)
+    target_compile_definitions(bk_flags INTERFACE BK_SANITIZED) # gcc and clang each have other words for it
     target_compile_options(bk_flags INTERFACE -fsanitize=${BK_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(bk_flags INTERFACE -fsanitize=${BK_SANITIZE})
 endif()

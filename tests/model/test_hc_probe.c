@@ -31,7 +31,7 @@ static void test_hc_probe__sizes_of_the_reference(void **state)
     bk_st *st = NULL;
     bk_err e = {0};
     bk_hc_probe h;
-    snprintf(path, sizeof path, "%s/op_mhc_n4_c32.safetensors", BK_ORACLE_DIR);
+    snprintf(path, sizeof path, "%s/op_mhc_n4_c32.safetensors", BK_DATA_DIR);
     if (bk_st_open(&st, path, &e) != BK_OK) fail_msg("%s", e.msg);
     bk_graph *g = build(&h, BK_F32);
     const struct {

@@ -11,16 +11,17 @@
 
 #include "data/safetensors.h"
 #include "model_fixture.h"
+#include "oracle.h"
 
 /* Every param.* of the file is a row of the same shape, and there are no other rows. */
 static void assert_rows_of(const char *file)
 {
-    char path[512];
+    char name[64], path[ORACLE_PATH_LEN];
     bk_err e = {0};
     bk_st *st = NULL;
     model_fixture f;
-    snprintf(path, sizeof path, "%s/%s.safetensors", BK_ORACLE_DIR, file);
-    if (bk_st_open(&st, path, &e) != BK_OK) fail_msg("%s", e.msg);
+    snprintf(name, sizeof name, "%s.safetensors", file);
+    if (bk_st_open(&st, oracle_path(path, name), &e) != BK_OK) fail_msg("%s", e.msg);
     model_build_text(&f, bk_st_meta(st, "config"), "make_vocab_size_divisible_by: 1\n", BK_MODEL_TRAIN);
     int64_t n_rows = 0;
     for (int64_t i = 0; i < bk_st_count(st); i++) {
@@ -35,7 +36,6 @@ static void assert_rows_of(const char *file)
     assert_int_equal(f.g->n_params, n_rows);
     assert_int_not_equal(n_rows, 0);
     for (int64_t i = 0; i < f.io.n_layers; i++) {
-        char name[32];
         snprintf(name, sizeof name, "act.layer%d", (int)i);
         const bk_st_tensor *t = bk_st_find(st, name);
         assert_non_null(t);
