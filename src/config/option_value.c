@@ -285,7 +285,7 @@ void bk_config_value(bk_str *out, const bk_config *c, bk_option_id id)
         memcpy(&choice, field, sizeof choice), bk_str_append(out, o->choices[choice]);
         break;
     case BK_KIND_text:
-        memcpy(&text, field, sizeof text), bk_str_append(out, text);
+        memcpy(&text, field, sizeof text), bk_str_append(out, *text ? text : "unset");
         break;
     case BK_KIND_real:
         memcpy(&real, field, sizeof real);

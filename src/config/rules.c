@@ -210,6 +210,18 @@ static bk_status split_has_parts(const bk_config *c, bk_err *e)
                       CITE(c, split));
 }
 
+/* Options that do nothing without the folder they speak of. */
+static bk_status checkpoints_have_a_folder(const bk_config *c, bk_err *e)
+{
+    static const bk_option_id of_save[] = {BK_OPT_save_interval, BK_OPT_save_keep};
+    for (size_t i = 0; !*c->save && i < sizeof of_save / sizeof *of_save; i++)
+        if (bk_option_is_given(c, of_save[i]))
+            return bk_err_set(e, BK_E_INPUT, "%s saves nothing without save, the folder; set it",
+                              bk_config_cite((char[BK_CITE_LEN]){0}, c, of_save[i]));
+    if (*c->load || !bk_option_is_given(c, BK_OPT_ckpt_step)) return BK_OK;
+    return bk_err_set(e, BK_E_INPUT, "%s loads nothing without load, the folder; set it", CITE(c, ckpt_step));
+}
+
 typedef bk_status rule(const bk_config *c, bk_err *e);
 
 static bk_status check_all(const bk_config *c, rule *const *rules, size_t n, bk_err *e)
@@ -238,6 +250,7 @@ bk_status bk_config_resolve(bk_config *c, bk_err *e)
         warmup_is_one_and_short,
         wsd_has_a_tail,
         split_has_parts,
+        checkpoints_have_a_folder,
     };
     for (int i = 0; i < BK_N_OPTIONS; i++)
         if (!bk_option_is_given(c, (bk_option_id)i)) bk_option_reset(c, (bk_option_id)i);

@@ -179,6 +179,23 @@ static void test_rules__split_has_parts(void **state)
     bk_config_free(&c);
 }
 
+static void test_rules__checkpoints_have_a_folder(void **state)
+{
+    (void)state;
+    bk_config c;
+    assert_refused(SMALL "save_interval: 10\n", "save_interval 10 (t.yaml:6)", "without save");
+    assert_refused(SMALL "save_keep: 2\n", "save_keep 2 (t.yaml:6)", "without save");
+    assert_refused(SMALL "save_keep: 2\nload: ck\n", "save_keep 2", "without save");
+    assert_refused(SMALL "ckpt_step: 0\nsave: ck\n", "ckpt_step 0 (t.yaml:6)", "without load");
+    assert_refused(SMALL "save: ck\nsave_interval: 0\n", "save_interval", "at least 1");
+    assert_refused(SMALL "save: ck\nsave_keep: -1\n", "save_keep", "at least 0");
+    assert_accepted(&c, SMALL "save: ck\nsave_interval: 10\nsave_keep: 2\nload: ck\nckpt_step: 3\n");
+    bk_config_free(&c);
+    assert_accepted(&c, SMALL "save: none\nload: none\n");
+    assert_string_equal(c.save, "");
+    bk_config_free(&c);
+}
+
 static void test_rules__a_width_too_small_to_derive_from(void **state)
 {
     (void)state;
@@ -203,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_rules__warmup_is_set_once_and_shorter_than_the_decay),
         cmocka_unit_test(test_rules__wsd_has_a_tail),
         cmocka_unit_test(test_rules__split_has_parts),
+        cmocka_unit_test(test_rules__checkpoints_have_a_folder),
         cmocka_unit_test(test_rules__a_width_too_small_to_derive_from),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
