@@ -121,12 +121,16 @@ static bool views_tile(const walk *w, bk_vid base, const bk_vid *view, int n)
 }
 
 /* True if `sum` was written for this gradient alone, by an op that can write through strides: it can become a
- * view. */
-static bool may_become_view(const bk_graph *g, bk_vid sum)
+ * view. Gradients that pass through an op belong to several values, of which some may be finished later. */
+static bool may_become_view(const walk *w, bk_vid sum)
 {
-    const bk_value *s = &g->value[sum];
-    if (s->base != BK_NONE || s->kind != BK_ACTIVATION) return false;
+    const bk_graph *g = w->c.g;
+    if (sum < w->c.n || g->value[sum].base != BK_NONE) return false;
     bool written = false;
+    int n_values = 0;
+    for (int32_t v = 0; v < w->c.n; v++)
+        for (int64_t k = 0; k < w->c.of[v].n; k++) n_values += w->c.of[v].v[k] == sum;
+    if (n_values != 1) return false;
     for (int64_t o = 0; o < g->n_ops; o++) {
         const bk_op *op = &g->op[o];
         for (int k = 0; k < op->n_in; k++)
@@ -137,12 +141,18 @@ static bool may_become_view(const bk_graph *g, bk_vid sum)
     return written;
 }
 
-static bk_status gradient_base(bk_vid *out, bk_graph *g, bk_vid v, bk_err *e)
+/* The gradient of `v` as a value of its own. Where micro-batches read a value of scope step, each of them has
+ * its gradient. */
+static bk_status gradient_base(bk_vid *out, bk_graph *g, bk_vid v, bk_vid direct, const bk_vid *sum, int n,
+                               bk_err *e)
 {
     bk_value proto = g->value[v];
     char name[256];
     snprintf(name, sizeof name, "d(%s)", g->value[v].name);
     proto.name = name, proto.kind = BK_ACTIVATION;
+    for (int k = 0; k < n; k++)
+        if (g->value[sum[k]].scope > proto.scope) proto.scope = g->value[sum[k]].scope;
+    if (direct != BK_NONE && g->value[direct].scope > proto.scope) proto.scope = g->value[direct].scope;
     return bk_value_add(out, g, &proto, e);
 }
 
@@ -161,9 +171,9 @@ static bk_status join_tiles(bk_vid *out, walk *w, bk_vid v, const bk_vid *view, 
                             bk_err *e)
 {
     bk_graph *g = w->c.g;
-    bk_status st = gradient_base(out, g, v, e);
+    bk_status st = gradient_base(out, g, v, BK_NONE, sum, n, e);
     for (int k = 0; k < n && st == BK_OK; k++) {
-        if (may_become_view(g, sum[k])) {
+        if (may_become_view(w, sum[k])) {
             bk_value *s = &g->value[sum[k]];
             const bk_value *like = &g->value[view[k]];
             s->base = *out, s->offset = like->offset;
@@ -184,7 +194,7 @@ static bk_status join_added(bk_vid *out, walk *w, bk_vid v, bk_vid direct, const
                             const bk_vid *sum, int n, bk_err *e)
 {
     bk_graph *g = w->c.g;
-    bk_status st = gradient_base(out, g, v, e);
+    bk_status st = gradient_base(out, g, v, direct, sum, n, e);
     if (st != BK_OK) return st;
     if (direct != BK_NONE)
         st = bk_op_add(NULL, g, &(bk_op_spec){.kind = BK_OP_copy, .in = &direct, .n_in = 1, .into = *out + 1},
@@ -229,6 +239,43 @@ static bk_status finish(walk *w, bk_vid v, bk_err *e)
     return st;
 }
 
+/* An op whose rule passes gradients through (a copy, a sum) hands a parameter its gradient as it would an
+ * activation: the term of this use is added to the accumulator here. */
+static bk_status add_terms(walk *w, bk_oid use, bk_err *e)
+{
+    bk_graph *g = w->c.g;
+    const bk_op op = g->op[use];
+    bk_status st = BK_OK;
+    for (int k = 0; k < op.n_in && st == BK_OK; k++) {
+        const bk_vid v = bk_ins(g, &op)[k];
+        if (v == BK_NONE || g->value[v].kind != BK_PARAM || w->c.of[v].n == 0) continue;
+        bk_vid sum, acc;
+        BK_TRY(sum_contributions(&sum, w, v, e));
+        w->c.of[v].n = 0;
+        BK_TRY(bk_grad_accumulator(&acc, &w->c, bk_root(g, v), e));
+        if (g->value[v].base != BK_NONE) BK_TRY(view_like(&acc, g, v, acc, e));
+        BK_TRY(bk_op_add(
+            NULL, g, &(bk_op_spec){.kind = BK_OP_acc, .in = &sum, .n_in = 1, .upd = &acc, .n_upd = 1}, e));
+        st = bk_grad_term(&w->c, v, use, (bk_oid)(g->n_ops - 1), e);
+    }
+done:
+    return st;
+}
+
+/* A value that is put together from parts has no writer at which its gradient could be finished. */
+static bk_status check_writes(const walk *w, const bk_op *op, bk_err *e)
+{
+    const bk_graph *g = w->c.g;
+    for (int k = 0; k < op->n_out; k++) {
+        const bk_value *v = &g->value[bk_outs(g, op)[k]];
+        if (v->base != BK_NONE && w->want[bk_outs(g, op)[k]])
+            return bk_err_set(e, BK_E_CHECK,
+                              "autodiff: %s writes %s, a part of %s; only whole values can be differentiated",
+                              bk_ops[op->kind].name, v->name, g->value[v->base].name);
+    }
+    return BK_OK;
+}
+
 bk_status bk_pass_autodiff(bk_graph *g, const bk_seed *seed, int n_seeds, bk_err *e)
 {
     walk w;
@@ -245,6 +292,7 @@ bk_status bk_pass_autodiff(bk_graph *g, const bk_seed *seed, int n_seeds, bk_err
         g->tag = op.tag;
         g->tag.pass = BK_PASS_BACKWARD;
         bool any = false;
+        st = check_writes(&w, &op, e);
         for (int k = 0; k < op.n_out && st == BK_OK; k++) {
             const bk_vid v = bk_outs(g, &op)[k];
             if (!w.want[v]) continue;
@@ -252,6 +300,7 @@ bk_status bk_pass_autodiff(bk_graph *g, const bk_seed *seed, int n_seeds, bk_err
             any = any || w.c.sum[v] != BK_NONE;
         }
         if (st == BK_OK && any) st = bk_ops[op.kind].rules->grad(&w.c, (bk_oid)o, e);
+        if (st == BK_OK && any) st = add_terms(&w, (bk_oid)o, e);
     }
     walk_free(&w);
     return st;
