@@ -35,6 +35,7 @@ static bool may_add(const fold *f, bk_vid sum, bk_vid term)
     if (o == BK_NONE || o <= f->def[sum] || f->n_reads[term] != 1 || f->g->value[term].base != BK_NONE)
         return false;
     const bk_op *op = &f->g->op[o];
+    if (f->g->value[sum].scope > op->scope) return false; /* an op of the step cannot add to a micro-batch */
     return bk_ops[op->kind].adds && !op->folded && bk_outs(f->g, op)[0] == term &&
            bk_is_dense(&f->g->value[sum]);
 }
