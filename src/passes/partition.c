@@ -27,8 +27,9 @@ typedef struct {
     int64_t n_users, cap_users;
     bool *before; /* [a * cap + b]: region a must be done before b, transitively */
     int64_t cap;  /* regions at most */
-    bk_rid *need; /* regions that the op at hand depends on */
+    bk_rid *need; /* regions that the op at hand depends on, each once */
     int64_t n_need;
+    bool *needed; /* for each region: it is in `need` */
 } partition;
 
 static bk_tag region_tag(const bk_op *op)
@@ -51,11 +52,16 @@ static void find_needs(partition *p, bk_oid o)
 {
     const bk_graph *g = p->g;
     const bk_op *op = &g->op[o];
-    p->n_need = 0;
+    while (p->n_need > 0) p->needed[p->need[--p->n_need]] = false;
     for (int k = 0; k < op->n_in + op->n_out + op->n_upd; k++) {
         const bk_vid v = g->operand[op->first + k];
-        for (int32_t u = v == BK_NONE ? BK_NONE : p->users[bk_root(g, v)]; u != BK_NONE; u = p->user[u].next)
-            if (p->user[u].writes || k >= op->n_in) p->need[p->n_need++] = p->user[u].region;
+        for (int32_t u = v == BK_NONE ? BK_NONE : p->users[bk_root(g, v)]; u != BK_NONE;
+             u = p->user[u].next) {
+            const bk_rid r = p->user[u].region;
+            if (p->needed[r] || !(p->user[u].writes || k >= op->n_in)) continue;
+            p->needed[r] = true;
+            p->need[p->n_need++] = r;
+        }
     }
 }
 
@@ -186,8 +192,9 @@ bk_status bk_pass_partition(bk_graph *g, bk_err *e)
     partition p = {.g = g,
                    .of = malloc(no * sizeof *p.of),
                    .users = malloc(nv * sizeof *p.users),
-                   .need = malloc(((size_t)g->n_operands + 1) * sizeof *p.need)};
-    bk_status st = p.of && p.users && p.need ? BK_OK : BK_E_MEM;
+                   .need = malloc(no * sizeof *p.need), /* regions are no more than ops */
+                   .needed = calloc(no, 1)};
+    bk_status st = p.of && p.users && p.need && p.needed ? BK_OK : BK_E_MEM;
     g->n_regions = g->n_region_ops = 0;
     if (st == BK_OK) st = bk_plain_order_make(&p.order, g, NULL);
     if (st == BK_OK) {
@@ -197,6 +204,6 @@ bk_status bk_pass_partition(bk_graph *g, bk_err *e)
     if (st == BK_OK) st = order_regions(&p);
     if (st == BK_OK) st = list_ops(&p);
     bk_plain_order_free(&p.order);
-    free(p.of), free(p.users), free(p.user), free(p.before), free(p.need);
+    free(p.of), free(p.users), free(p.user), free(p.before), free(p.need), free(p.needed);
     return st == BK_OK ? st : bk_err_set(e, st, "partition: out of memory");
 }

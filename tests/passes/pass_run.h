@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "exec/exec.h"
+#include "ir/plain_order.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "plan/check.h"
