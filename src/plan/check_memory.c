@@ -14,6 +14,12 @@ typedef struct {
     bk_err *e;
 } scene;
 
+static int64_t workspace_of(const bk_plan *p, bk_oid o)
+{
+    const bk_op *op = &p->g->op[o];
+    return bk_ops[op->kind].rules->workspace ? bk_ops[op->kind].rules->workspace(p->g, op, &p->target) : 0;
+}
+
 static bk_status check_place(const bk_accesses *a, int64_t instance, bk_err *e)
 {
     int32_t micro;
@@ -25,11 +31,7 @@ static bk_status check_place(const bk_accesses *a, int64_t instance, bk_err *e)
     static const bk_space of_scope[] = {
         [BK_RUN] = BK_SPACE_RUN, [BK_STEP] = BK_SPACE_STEP, [BK_MICRO] = BK_SPACE_SLOT};
     const bk_scope scope = v ? v->scope : p->g->op[x->op].scope;
-    const int64_t need =
-        v ? bk_value_bytes(v)
-        : bk_ops[p->g->op[x->op].kind].rules->workspace
-            ? bk_ops[p->g->op[x->op].kind].rules->workspace(p->g, &p->g->op[x->op], &p->target)
-            : 0;
+    const int64_t need = v ? bk_value_bytes(v) : workspace_of(p, x->op);
     const int64_t room = scope == BK_RUN    ? p->run_bytes
                          : scope == BK_STEP ? p->step_bytes
                                             : p->chunk[place.chunk].slot_bytes;
@@ -42,10 +44,28 @@ static bk_status check_place(const bk_accesses *a, int64_t instance, bk_err *e)
     return BK_OK;
 }
 
+/* Scratch memory that the plan forgot is no instance: it is missed here. */
+static bk_status check_workspaces(const bk_plan *p, bk_err *e)
+{
+    for (bk_oid o = 0; o < p->g->n_ops; o++)
+        if (p->work[o].space == BK_SPACE_NONE && workspace_of(p, o) > 0)
+            return bk_err_set(e, BK_E_CHECK, "rule 2: op %d (%s) has no place for its scratch memory", (int)o,
+                              bk_ops[p->g->op[o].kind].name);
+    return BK_OK;
+}
+
+static bool has_micro_batches(const bk_plan *p, int32_t chunk)
+{
+    for (int64_t r = 0; r < p->g->n_regions; r++)
+        if (p->g->region[r].scope == BK_MICRO && p->g->region[r].chunk == chunk) return true;
+    return false;
+}
+
 static bk_status check_slots(const bk_plan *p, bk_err *e)
 {
     for (int32_t c = 0; c < p->n_chunks; c++) {
         const bk_chunk_block *b = &p->chunk[c];
+        if (!has_micro_batches(p, c)) continue;
         const int64_t padded = bk_align_up(b->slot_bytes, BK_ALIGN_BYTES);
         if (b->base < 0 || b->n_slots < 1 ||
             b->base + (b->n_slots - 1) * padded + b->slot_bytes > p->step_bytes)
@@ -137,6 +157,7 @@ bk_status bk_check_memory(const bk_accesses *a, bk_err *e)
     bk_owners owners = {0};
     scene s = {a, e};
     bk_status st = order ? check_slots(a->p, e) : bk_err_set(e, BK_E_MEM, "checker: out of memory");
+    if (st == BK_OK) st = check_workspaces(a->p, e);
     for (int64_t i = 0; i < a->n_instances && st == BK_OK; i++) {
         if (a->first[i] == a->first[i + 1]) continue;
         order[n++] = (entry){i, first_rank(a, i)};

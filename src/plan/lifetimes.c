@@ -6,11 +6,12 @@
 
 /* Positions of ops. Every micro-batch of a chunk issues the same regions, so the first one gives the
  * timeline. */
-static void find_positions(bk_build *b)
+static bk_status find_positions(bk_build *b, bk_err *e)
 {
     const bk_graph *g = b->g;
-    int64_t step_pos = 0, chunk_pos[INT8_MAX] = {0};
+    int64_t step_pos = 0, *chunk_pos = calloc((size_t)b->p->n_chunks + 1, sizeof *chunk_pos);
     bool micro_seen = false;
+    if (!chunk_pos) return bk_err_set(e, BK_E_MEM, "plan: out of memory");
     for (int64_t o = 0; o < g->n_ops; o++) b->pos[o] = -1;
     for (int64_t i = 0; i < b->s->n_items; i++) {
         const bk_item *it = &b->s->item[i];
@@ -23,6 +24,8 @@ static void find_positions(bk_build *b)
             b->chunk_of[o] = it->chunk;
         }
     }
+    free(chunk_pos);
+    return BK_OK;
 }
 
 static void touch(bk_life *l, int64_t pos)
@@ -123,7 +126,8 @@ static bk_status make_blocks(bk_build *b, bk_err *e)
 
 bk_status bk_build_lifetimes(bk_build *b, bk_err *e)
 {
-    find_positions(b);
+    const bk_status st = find_positions(b, e);
+    if (st != BK_OK) return st;
     find_lives(b);
     return make_blocks(b, e);
 }

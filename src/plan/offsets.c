@@ -47,7 +47,7 @@ static int64_t place_all(piece *x, int64_t n)
     int64_t total = 0;
     for (int64_t k = 0; k < n && total >= 0; k++) {
         int64_t at = 0;
-        for (int64_t j = 0; j < k && x[placed[j]].offset < at + x[k].padded; j++) {
+        for (int64_t j = 0; j < k && x[placed[j]].offset - at < x[k].padded; j++) {
             const piece *y = &x[placed[j]];
             if (y->life.first > x[k].life.last || x[k].life.first > y->life.last || !y->bytes) continue;
             if (y->offset + y->padded > at) at = y->offset + y->padded;
@@ -55,8 +55,8 @@ static int64_t place_all(piece *x, int64_t n)
         x[k].offset = *x[k].result = at;
         insert_placed(placed, x, k);
         int64_t end;
-        if (!bk_add64(&end, at, x[k].bytes)) end = -1;
-        if (end < 0 || end > total) total = end;
+        if (!bk_add64(&end, at, x[k].padded)) total = -1;
+        if (total >= 0 && at + x[k].bytes > total) total = at + x[k].bytes;
     }
     free(placed);
     return total;

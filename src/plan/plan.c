@@ -104,6 +104,14 @@ void bk_op_cost(bk_cost *out, const bk_graph *g, const bk_op *op, const bk_targe
     }
 }
 
+/* Costs that no int64_t holds become the largest one: they are a report, and what runs is bounded by memory.
+ */
+static void add_cost(int64_t *sum, int64_t times, int64_t x)
+{
+    int64_t all;
+    if (!bk_mul64(&all, times, x) || !bk_add64(sum, *sum, all)) *sum = INT64_MAX;
+}
+
 static void add_costs(bk_build *b)
 {
     const bk_graph *g = b->g;
@@ -112,8 +120,10 @@ static void add_costs(bk_build *b)
         bk_op_cost(&c, g, &g->op[o], &b->p->target);
         const int64_t times = g->op[o].scope == BK_MICRO ? b->s->n_micro : 1;
         bk_cost *sum = &b->p->cost;
-        sum->madds += times * c.madds, sum->flops += times * c.flops;
-        sum->bytes += times * c.bytes, sum->msg_bytes += times * c.msg_bytes;
+        add_cost(&sum->madds, times, c.madds);
+        add_cost(&sum->flops, times, c.flops);
+        add_cost(&sum->bytes, times, c.bytes);
+        add_cost(&sum->msg_bytes, times, c.msg_bytes);
     }
 }
 

@@ -127,8 +127,11 @@ static void drop_implied(walk *w)
     int64_t n = 0;
     for (int64_t first = 0, end; first < p->n_waits; first = end) {
         bk_wait group[BK_N_LANES];
-        for (end = first; end < p->n_waits && p->wait[end].after == p->wait[first].after; end++)
-            group[end - first] = p->wait[end];
+        for (end = first; end < p->n_waits && p->wait[end].after == p->wait[first].after; end++) {
+            int64_t k = end - first; /* sorted by `before` */
+            for (; k > 0 && group[k - 1].before > p->wait[end].before; k--) group[k] = group[k - 1];
+            group[k] = p->wait[end];
+        }
         for (int64_t k = 0; k < end - first; k++) {
             bool implied = false;
             const int lane = w->b->s->item[group[k].before].lane;

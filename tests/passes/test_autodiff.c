@@ -1,6 +1,6 @@
 /* Gradients of small graphs against finite differences, through plan and executor, and the structure that
  * autodiff gives them. */
-#include "passes/pass_run.h"
+#include "passes/random_graph.h"
 
 enum { S = 2, B = 2, C = 4 };
 
@@ -498,68 +498,6 @@ static void test_autodiff__writing_parts_is_refused(void **state)
 
 /* ---- random graphs ------------------------------------------------------------------------------------- */
 
-static uint64_t draw(uint64_t *state, uint64_t n)
-{
-    *state += UINT64_C(0x9e3779b97f4a7c15);
-    return bk_mix64(*state) % n;
-}
-
-/* A dozen ops that each read any values so far. */
-static void build_random(pass_run *r, uint64_t seed)
-{
-    uint64_t rng = seed;
-    bk_vid v[16] = {input_sbc(r, "x")}, w[3];
-    int n = 1;
-    for (int k = 0; k < 3; k++) {
-        char name[16];
-        snprintf(name, sizeof name, "w%d", k);
-        w[k] = pr_param(r, name, PR_DIMS(C, C));
-    }
-    const bk_vid gain = pr_param(r, "gain", PR_DIMS(C)), wide = pr_param(r, "wide", PR_DIMS(2 * C, C));
-    v[n++] = linear(r, "v1", v[0], w[0]);
-    while (n < 12) {
-        char name[16];
-        snprintf(name, sizeof name, "v%d", n);
-        const bk_vid x = v[draw(&rng, (uint64_t)n)], y = v[draw(&rng, (uint64_t)n)],
-                     z = v[draw(&rng, (uint64_t)n)];
-        switch (draw(&rng, 6)) {
-        case 0:
-            v[n] = linear(r, name, x, w[draw(&rng, 3)]);
-            break;
-        case 1:
-            v[n] = pr_norm(r, name, x, gain);
-            break;
-        case 2:
-            v[n] = pr_op(r, BK_OP_add_n, name, PR_IN(x, y, z));
-            break;
-        case 3:
-            v[n] = pr_op(r, BK_OP_copy, name, PR_IN(x));
-            break;
-        case 4: { /* two of the three overlapping thirds of a wide value */
-            const bk_vid base = linear(r, name, x, wide);
-            bk_vid part_of[2];
-            for (int k = 0; k < 2; k++) {
-                const bk_vid view =
-                    pr_view(r, name, base, 3, (const int64_t[]){S, B, C},
-                            (const int64_t[]){B * 2 * C, 2 * C, 1}, (int64_t)draw(&rng, 3) * C / 2);
-                part_of[k] = pr_op(r, BK_OP_copy, name, PR_IN(view));
-            }
-            v[n] = add(r, name, part_of[0], part_of[1]);
-            break;
-        }
-        default:
-            v[n] = add(r, name, x, y);
-        }
-        n++;
-    }
-    /* Nothing is left unread: the checker wants a term for each use. Norms keep what is seeded of order one.
-     */
-    for (int k = 0; k < 2; k++) {
-        const bk_vid all = pr_op(r, BK_OP_add_n, "all", v + 1 + 4 * k, n - 1 - 4 * k);
-        pr_seed(r, pr_norm(r, k ? "end1" : "end0", all, gain));
-    }
-}
-
 /* Along one direction in the space of all parameters the gradient is the slope. Values grow with the depth of
  * a graph, so the step is short and the bound relative: truncation and rounding are both of order 1e-9. */
 static void check_slope(pass_run *r, uint64_t seed)
@@ -591,7 +529,7 @@ static void test_autodiff__random_graphs(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         pass_run r;
         pr_open(&r, 1 + (int32_t)(seed % 3));
-        build_random(&r, seed);
+        pr_build_random(&r, seed);
         pr_gradients(&r, seed % 4 != 0);
         check_slope(&r, seed);
         pr_close(&r);

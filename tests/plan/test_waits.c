@@ -1,0 +1,102 @@
+/* Waits between lanes: enough, and none too many. */
+#include "plan/random_lanes.h"
+#include "plan/brute_plan.h"
+
+static void test_waits__cover_every_pair_that_meets_in_memory(void **state)
+{
+    (void)state;
+    int64_t n_waits = 0;
+    for (uint64_t seed = 200; seed < 230; seed++) {
+        pass_run r;
+        rl_open(&r, seed, true);
+        brute_check_waits(r.p);
+        brute_check_bytes(r.p);
+        n_waits += r.p->n_waits;
+        pr_close(&r);
+    }
+    assert_true(n_waits > 600);
+}
+
+static void test_waits__sorted_between_lanes_and_forward(void **state)
+{
+    (void)state;
+    pass_run r;
+    rl_open(&r, 231, true);
+    for (int64_t k = 0; k < r.p->n_waits; k++) {
+        const bk_wait *w = &r.p->wait[k], *last = w - 1;
+        assert_true(w->before < w->after);
+        assert_int_not_equal(r.s->item[w->before].lane, r.s->item[w->after].lane);
+        if (k) assert_true(last->after < w->after || (last->after == w->after && last->before < w->before));
+    }
+    pr_close(&r);
+}
+
+/* Without any one of them less is ordered. */
+static void test_waits__none_follows_from_the_others(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 240; seed < 244; seed++) {
+        pass_run r;
+        rl_open(&r, seed, true);
+        const int64_t n = r.s->n_items;
+        bool *all = brute_happens(r.p, -1);
+        for (int64_t k = 0; k < r.p->n_waits; k++) {
+            bool *less = brute_happens(r.p, k);
+            if (memcmp(all, less, (size_t)(n * n)) == 0)
+                fail_msg("item %d need not wait for %d", (int)r.p->wait[k].after, (int)r.p->wait[k].before);
+            free(less);
+        }
+        free(all);
+        pr_close(&r);
+    }
+}
+
+static void test_waits__one_lane_needs_none(void **state)
+{
+    (void)state;
+    pass_run r;
+    rl_open(&r, 245, false);
+    for (int64_t k = 0; k < r.p->n_waits; k++)
+        assert_true(r.s->item[r.p->wait[k].before].lane == BK_LANE_HOST ||
+                    r.s->item[r.p->wait[k].after].lane == BK_LANE_HOST);
+    assert_true(r.p->n_waits > 0);
+    pr_close(&r);
+}
+
+/* Lanes change when things happen, not what is computed. */
+static void test_waits__lanes_do_not_change_bits(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 250; seed < 270; seed++) {
+        pass_run plain, lanes;
+        rl_open(&plain, seed, false), rl_open(&lanes, seed, true);
+        pr_run(&plain);
+        for (uint64_t order = 0; order < 4; order++) {
+            bk_err e;
+            lanes.loss = 0;
+            if (order < 3)
+                pr_must(bk_exec_interleave(lanes.x, lanes.p, &lanes.host, order, &e), &e);
+            else
+                pr_must(bk_exec_run(lanes.x, lanes.p, &lanes.host, &e), &e);
+            assert_true(fabs(lanes.loss - plain.loss) <=
+                        1e-12 * fabs(plain.loss)); /* the host adds in any order */
+            for (bk_pid p = 0; p < plain.g->n_params; p++)
+                if (plain.grad[p])
+                    assert_memory_equal(plain.grad[p], lanes.grad[p],
+                                        (size_t)pr_n_weights(&plain, p) * sizeof(double));
+        }
+        pr_close(&plain), pr_close(&lanes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_waits__cover_every_pair_that_meets_in_memory),
+        cmocka_unit_test(test_waits__sorted_between_lanes_and_forward),
+        cmocka_unit_test(test_waits__none_follows_from_the_others),
+        cmocka_unit_test(test_waits__one_lane_needs_none),
+        cmocka_unit_test(test_waits__lanes_do_not_change_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
