@@ -153,6 +153,13 @@ static bk_status gradient_base(bk_vid *out, bk_graph *g, bk_vid v, bk_vid direct
     for (int k = 0; k < n; k++)
         if (g->value[sum[k]].scope > proto.scope) proto.scope = g->value[sum[k]].scope;
     if (direct != BK_NONE && g->value[direct].scope > proto.scope) proto.scope = g->value[direct].scope;
+    bool mixed = direct != BK_NONE && g->value[direct].scope < proto.scope;
+    for (int k = 0; k < n; k++) mixed = mixed || g->value[sum[k]].scope < proto.scope;
+    if (mixed) /* an op of the step cannot write a micro-batch's value */
+        return bk_err_set(e, BK_E_CHECK,
+                          "autodiff: a part of %s gets its gradient once a step, but the whole in each "
+                          "micro-batch; seed the part with a value of scope micro",
+                          g->value[v].name);
     return bk_value_add(out, g, &proto, e);
 }
 

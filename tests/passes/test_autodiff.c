@@ -473,6 +473,24 @@ static void test_autodiff__views_of_a_step_value(void **state)
     check_both(build_step_value_with_views, 3);
 }
 
+/* A seed of scope step that reaches a part of a micro-batch's value unchanged. */
+static void test_autodiff__parts_seeded_once_a_step_are_refused(void **state)
+{
+    (void)state;
+    pass_run r;
+    bk_err e;
+    pr_open(&r, 2);
+    const bk_vid y = pr_op(&r, BK_OP_copy, "y", PR_IN(part(&r, "base.q", fused(&r, 2), 0, 2)));
+    bk_value proto = r.g->value[y];
+    bk_vid seed;
+    proto.name = "seed", proto.kind = BK_INPUT, proto.scope = BK_STEP;
+    pr_must(bk_value_add(&seed, r.g, &proto, &e), &e);
+    pr_must(bk_op_add(NULL, r.g, &(bk_op_spec){.kind = BK_OP_feed, .into = seed + 1}, &e), &e);
+    pr_refused(bk_pass_autodiff(r.g, &(bk_seed){y, seed}, 1, &e), &e, BK_E_CHECK,
+               "a part of fused gets its gradient once a step");
+    pr_close(&r);
+}
+
 /* Forward ops that write parts of a value: no gradient would reach them. */
 static void test_autodiff__writing_parts_is_refused(void **state)
 {
@@ -552,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_autodiff__gradients_that_pass_through),
         cmocka_unit_test(test_autodiff__shared_gradient_is_not_turned_into_a_view),
         cmocka_unit_test(test_autodiff__views_of_a_step_value),
+        cmocka_unit_test(test_autodiff__parts_seeded_once_a_step_are_refused),
         cmocka_unit_test(test_autodiff__writing_parts_is_refused),
         cmocka_unit_test(test_autodiff__random_graphs),
     };
