@@ -267,6 +267,7 @@ static void test_accumulate__folded_sums_stand_on_the_same_bytes(void **state)
 
 int main(void)
 {
+    omp_set_num_threads(1); /* as in pr_open */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accumulate__folds_a_whole_sum_in_its_order),
         cmocka_unit_test(test_accumulate__stops_at_a_term_that_cannot_be_folded),

@@ -1,6 +1,8 @@
 /* Plans of whole models: random configurations, several micro-batches in flight, costs, the printed form. */
 #include "train/small_run.h"
 
+#include <omp.h>
+
 #include "plan/brute_plan.h"
 #include "plan/check.h"
 
@@ -277,6 +279,7 @@ static void test_plan__prints_a_line_for_each_thing(void **state)
 
 int main(void)
 {
+    omp_set_num_threads(1); /* thousands of tiny ops: threads would only wait for each other */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan__random_configurations),
         cmocka_unit_test(test_plan__two_micro_batches_in_flight),
