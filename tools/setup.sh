@@ -23,6 +23,7 @@ need git has git
 need libopenblas-openmp-dev lib openblas
 need libyaml-dev lib yaml-0.1
 need libcjson-dev lib libcjson
+need libxxhash-dev lib libxxhash
 need libcmocka-dev lib cmocka
 case "${1-}" in
 '') ;;
