@@ -29,7 +29,7 @@ static bool means_default(const bk_option *o, const char *text)
 }
 
 /* The value as one text: itself, or "[a, b]" for a list. NULL when memory is short. */
-static char *joined(bk_config *c, bk_kind kind, const char *const *values, int64_t n)
+static char *joined(bk_config *c, bk_option_kind kind, const char *const *values, int64_t n)
 {
     if (n == 1 && kind != BK_KIND_list) return bk_arena_strdup(&c->arena, values[0]);
     bk_str all = {0};

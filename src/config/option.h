@@ -21,7 +21,7 @@ typedef enum {
     BK_KIND_text,
     BK_KIND_list,
     BK_KIND_enum
-} bk_kind;
+} bk_option_kind;
 
 typedef enum {
     BK_GROUP_MODEL,
@@ -35,7 +35,7 @@ typedef enum {
 
 typedef struct bk_option {
     const char *name, *aliases;
-    bk_kind kind;
+    bk_option_kind kind;
     bk_group group;
     size_t offset;              /* of the field; unused for OFF and INERT */
     double lo, hi;              /* inclusive; numbers alone */

@@ -28,7 +28,7 @@ static void *field_of(bk_config *c, const bk_option *o)
     return (char *)c + o->offset;
 }
 
-static size_t field_size(bk_kind kind)
+static size_t field_size(bk_option_kind kind)
 {
     switch (kind) {
     case BK_KIND_flag:
@@ -225,7 +225,7 @@ bk_status bk_option_store(bk_config *c, bk_option_id id, const char *const *valu
 }
 
 /* Whether two texts are the same value of the kind. */
-static bool same_value(bk_kind kind, const char *a, const char *b)
+static bool same_value(bk_option_kind kind, const char *a, const char *b)
 {
     bool fa, fb;
     double ra, rb;

@@ -5,7 +5,6 @@
 const char *const bk_dtype_names[BK_N_DTYPES] = {"f32", "f64", "bf16", "i32", "i64"};
 const char *const bk_kind_names[BK_N_KINDS] = {"input", "param", "act", "grad", "state", "const"};
 const char *const bk_scope_names[BK_N_SCOPES] = {"run", "step", "micro"};
-const char *const bk_axis_names[BK_N_AXES] = {"tp", "cp", "dp", "ep", "edp"};
 const char *const bk_module_names[BK_N_MODULES] = {"decoder", "mtp"};
 const char *const bk_node_names[BK_N_NODES] = {
     "pre_process",  "attn", "moe_dispatch", "mlp",    "moe_combine", "mhc_post", "mtp_post_process",

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/mesh.h"
+
 typedef int32_t bk_vid; /* a value: an index into graph.value */
 typedef int32_t bk_oid; /* an op: an index into graph.op */
 typedef int32_t bk_rid; /* a region: an index into graph.region */
@@ -35,9 +37,6 @@ typedef enum {
 
 /* How long a value lives, longest first. */
 typedef enum { BK_RUN, BK_STEP, BK_MICRO, BK_N_SCOPES } bk_scope;
-
-/* Mesh axes: tensor, context, data, expert, expert-data. Pipeline stages are chunks, not an axis. */
-typedef enum { BK_AXIS_TP, BK_AXIS_CP, BK_AXIS_DP, BK_AXIS_EP, BK_AXIS_EDP, BK_N_AXES } bk_axis;
 
 /* What a value is across the ranks of one axis. */
 typedef enum {
@@ -105,7 +104,6 @@ bool bk_dtype_is_float(bk_dtype d);
 extern const char *const bk_dtype_names[BK_N_DTYPES];
 extern const char *const bk_kind_names[BK_N_KINDS];
 extern const char *const bk_scope_names[BK_N_SCOPES];
-extern const char *const bk_axis_names[BK_N_AXES];
 extern const char *const bk_module_names[BK_N_MODULES];
 extern const char *const bk_node_names[BK_N_NODES];
 extern const char *const bk_pass_names[BK_N_PASSES];

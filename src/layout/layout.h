@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/mesh.h"
 #include "config/config.h"
-#include "ir/types.h"
 
 typedef struct {
     int32_t axis_size[BK_N_AXES]; /* ranks along tp, cp, dp, ep, edp; edp divides the ranks as ep does not */

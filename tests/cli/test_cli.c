@@ -116,9 +116,10 @@ static void test_cli__options_that_contradict(void **state)
     expect_refusal(2, ARGS("train", "--min-lr", "1"), ARGS("min_lr 1", "above lr 0.002"));
     expect_refusal(2, ARGS("train", "--fp32-residual-connection"),
                    ARGS("enable_mhc_connections", "fp32_residual_connection"));
-    expect_refusal(2, ARGS("train", "--lr-warmup-fraction", "0.1"),
+    expect_refusal(2, ARGS("train", "--lr-warmup-iters", "20"),
                    ARGS("lr_warmup_iters", "lr_warmup_fraction"));
-    expect_refusal(2, ARGS("train", "--lr-warmup-iters", "600"), ARGS("lr_warmup_iters", "lr_decay_iters"));
+    expect_refusal(2, ARGS("train", "--lr-warmup-fraction", "0", "--lr-warmup-iters", "600"),
+                   ARGS("lr_warmup_iters", "lr_decay_iters"));
     expect_refusal(2, ARGS("train", "--add-qkv-bias=false", "--add-bias-linear"),
                    ARGS("add_qkv_bias", "add_bias_linear"));
     expect_refusal(
@@ -141,11 +142,10 @@ static void test_cli__explicit_zero_is_accepted(void **state)
     (void)state;
     put("text", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
     exe_result plain, zeros;
-#define RUN                                                                                                  \
-    "train", "--data-path", "text", "--train-iters", "2", "--lr-warmup-iters", "0", "--seq-length", "8"
+#define RUN "train", "--data-path", "text", "--train-iters", "2", "--seq-length", "8"
     run_exe(&plain, ARGS(RUN));
     run_exe(&zeros, ARGS(RUN, "--mtp-num-layers", "0", "--num-experts", "0", "--hidden-dropout", "0",
-                         "--decoupled-lr", "0", "--lr-warmup-fraction", "0"));
+                         "--decoupled-lr", "0", "--lr-warmup-iters", "0"));
     assert_int_equal(plain.rc, 0);
     assert_int_equal(zeros.rc, 0);
     /* Step, loss, gradient norm and rate of both steps; what follows in a line is measured time. */
