@@ -137,7 +137,7 @@ static void test_step__rate_0_leaves_the_parameters(void **state)
 static void test_step__void_step_changes_nothing(void **state)
 {
     (void)state;
-    const double bad[] = {INFINITY, NAN};
+    const double bad[] = {(double)INFINITY, (double)NAN};
     for (int k = 0; k < 2; k++) {
         pass_run r;
         open_step(&r, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0.1});
