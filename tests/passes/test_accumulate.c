@@ -92,6 +92,26 @@ static void test_accumulate__leaves_a_term_that_is_read_elsewhere(void **state)
     pr_close(&r);
 }
 
+/* A term that was computed before the first one passed through a copy: it cannot wait for it. */
+static void test_accumulate__leaves_a_term_that_comes_too_early(void **state)
+{
+    (void)state;
+    pass_run r;
+    pr_open(&r, 1);
+    const bk_vid h = base_value(&r);
+    const bk_vid copy = pr_op(&r, BK_OP_copy, "copy", PR_IN(h));
+    pr_seed(&r, linear(&r, "first", h));
+    pr_seed(&r, linear(&r, "second", copy));
+    pr_autodiff(&r);
+    const bk_op *sum = &r.g->op[pr_find(r.g, BK_OP_add_n, 0)];
+    assert_int_equal(bk_ins(r.g, sum)[0], pr_out(r.g, pr_find(r.g, BK_OP_linear_dgrad, 1)));
+    assert_int_equal(bk_ins(r.g, sum)[1], pr_out(r.g, pr_find(r.g, BK_OP_linear_dgrad, 0)));
+    pr_accumulate(&r);
+    assert_int_equal(pr_count(r.g, BK_OP_add_n), 1);
+    assert_int_equal(pr_count_folded(r.g), 0);
+    pr_close(&r);
+}
+
 /* Sums of the forward are the model's business. */
 static void test_accumulate__leaves_the_forward_alone(void **state)
 {
@@ -272,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_accumulate__folds_a_whole_sum_in_its_order),
         cmocka_unit_test(test_accumulate__stops_at_a_term_that_cannot_be_folded),
         cmocka_unit_test(test_accumulate__leaves_a_term_that_is_read_elsewhere),
+        cmocka_unit_test(test_accumulate__leaves_a_term_that_comes_too_early),
         cmocka_unit_test(test_accumulate__leaves_the_forward_alone),
         cmocka_unit_test(test_accumulate__keeps_scopes),
         cmocka_unit_test(test_accumulate__changes_gradients_by_rounding_alone),

@@ -303,6 +303,15 @@ static void build_hole(pass_run *r)
     pr_seed(r, rope(r, "v", part(r, "base.v", base, 2, 3), t));
 }
 
+static void build_hole_at_the_end(pass_run *r)
+{
+    bk_vid t[2];
+    const bk_vid base = fused(r, 3);
+    tables(r, t);
+    pr_seed(r, rope(r, "q", part(r, "base.q", base, 0, 3), t));
+    pr_seed(r, rope(r, "k", part(r, "base.k", base, 1, 3), t));
+}
+
 static void build_overlap(pass_run *r)
 {
     bk_vid t[2];
@@ -361,6 +370,7 @@ static void test_autodiff__views_with_holes_overlaps_and_direct_uses(void **stat
 {
     (void)state;
     check_both(build_hole, 2);
+    check_both(build_hole_at_the_end, 2);
     check_both(build_overlap, 2);
     check_both(build_direct, 2);
     check_both(build_view_used_twice, 2);

@@ -261,6 +261,24 @@ static void test_check__rule_2(void **state)
     pr_close(&r);
 }
 
+/* An op may take the bytes of one input, not those of any other that ends with it. */
+static void test_check__rule_2_in_place_of_another_input(void **state)
+{
+    (void)state;
+    pass_run r;
+    bk_err e;
+    pr_open(&r, 1);
+    const bk_vid x = input_sbc(&r, "x"), a = pr_op(&r, BK_OP_copy, "a", PR_IN(x));
+    const bk_vid b = pr_op(&r, BK_OP_copy, "b", PR_IN(x)), sum = pr_op(&r, BK_OP_add_n, "sum", PR_IN(a, b));
+    fetch(&r, sum);
+    pr_must(judge(&r, &e), &e);
+    assert_int_equal(r.p->place[sum].offset, r.p->place[a].offset);
+    r.p->place[sum].offset = r.p->place[b].offset;
+    pr_refused(bk_plan_check(r.p, &e), &e, BK_E_CHECK,
+               "rule 2: b of micro-batch 0 and sum of micro-batch 0 share bytes");
+    pr_close(&r);
+}
+
 /* ---- rule 3 -------------------------------------------------------------------------------------------- */
 
 static void test_check__rule_3_use_without_a_term(void **state)
@@ -576,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_check__rule_1_written_twice),
         cmocka_unit_test(test_check__rule_1_never_written),
         cmocka_unit_test(test_check__rule_2),
+        cmocka_unit_test(test_check__rule_2_in_place_of_another_input),
         cmocka_unit_test(test_check__rule_3_use_without_a_term),
         cmocka_unit_test(test_check__rule_3_the_same_term_twice),
         cmocka_unit_test(test_check__rule_3_term_of_another),

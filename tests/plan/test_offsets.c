@@ -72,8 +72,8 @@ static void test_offsets__in_place_where_the_source_ends(void **state)
                  chain2 = add(&r, "chain2", chain1, x);
     const bk_vid later = copy(&r, "later", x), kept = add(&r, "kept", later, chain2);
     const bk_vid twice = copy(&r, "twice", x), doubled = add(&r, "doubled", twice, twice);
-    const bk_vid of_input = add(&r, "of_input", x, doubled);
-    const bk_vid second = copy(&r, "second", x), by_second = add(&r, "by_second", of_input, second);
+    const bk_vid second = copy(&r, "second", x), of_input = add(&r, "of_input", x, doubled);
+    const bk_vid by_second = add(&r, "by_second", later, second);
     fetch(&r, later), fetch(&r, kept), fetch(&r, of_input), fetch(&r, by_second);
     pr_plan(&r);
     brute_check_bytes(r.p);

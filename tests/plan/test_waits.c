@@ -63,6 +63,32 @@ static void test_waits__one_lane_needs_none(void **state)
     pr_close(&r);
 }
 
+/* A parameter is read on a lane that nobody else waits for: its update must. */
+static void test_waits__updates_wait_for_readers(void **state)
+{
+    (void)state;
+    pass_run r;
+    bk_err e;
+    pr_open(&r, 2);
+    pr_build_random(&r, 246);
+    pr_autodiff(&r);
+    pr_must(bk_pass_step(r.g, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0}, &e), &e);
+    pr_op(&r, BK_OP_copy, "aside", PR_IN(r.g->param[0].value));
+    const bk_oid reader = (bk_oid)r.g->n_ops - 1;
+    r.g->op[reader].lane = BK_LANE_P2P;
+    /* In front of the optimizer in plain order. */
+    const bk_op op = r.g->op[reader];
+    memmove(&r.g->op[1], &r.g->op[0], (size_t)reader * sizeof op);
+    r.g->op[0] = op;
+    for (int64_t t = 0; t < r.g->n_terms; t++) r.g->term[t].use++, r.g->term[t].term++;
+    pr_plan(&r);
+    brute_check_waits(r.p);
+    int n = 0;
+    for (int64_t k = 0; k < r.p->n_waits; k++) n += r.s->item[r.p->wait[k].before].lane == BK_LANE_P2P;
+    assert_int_equal(n, 1);
+    pr_close(&r);
+}
+
 /* Lanes change when things happen, not what is computed. */
 static void test_waits__lanes_do_not_change_bits(void **state)
 {
@@ -96,6 +122,7 @@ int main(void)
         cmocka_unit_test(test_waits__sorted_between_lanes_and_forward),
         cmocka_unit_test(test_waits__none_follows_from_the_others),
         cmocka_unit_test(test_waits__one_lane_needs_none),
+        cmocka_unit_test(test_waits__updates_wait_for_readers),
         cmocka_unit_test(test_waits__lanes_do_not_change_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
