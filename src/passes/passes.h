@@ -20,7 +20,9 @@ typedef struct {
 
 /* Before: forward ops alone. After: for every parameter that a seed depends on an accumulator (param.grad)
  * and the ops that add its terms; graph.term lists them. Values used more than once have one add_n; views of
- * one value that tile it write straight into its gradient. */
+ * one value that tile it write straight into its gradient. BK_E_CHECK where a seed depends on no parameter,
+ * where a forward op that needs a gradient writes a part of a value, and where a part of a micro-batch's
+ * value gets a gradient of scope step. */
 bk_status bk_pass_autodiff(bk_graph *g, const bk_seed *seed, int n_seeds, bk_err *e);
 
 /* Before: add_n ops in the backward. After: each later term's op that may add (ops.def, column adds) writes

@@ -147,6 +147,24 @@ static void test_check__rule_1_read_before_the_write(void **state)
     pr_close(&r);
 }
 
+/* The host takes a gradient without waiting for its last term. */
+static void test_check__rule_1_read_before_the_last_update(void **state)
+{
+    (void)state;
+    pass_run r;
+    bk_err e;
+    open_tied(&r);
+    pr_fetch_gradients(&r);
+    pr_must(judge(&r, &e), &e);
+    const int32_t last = (int32_t)r.s->n_items - 1;
+    assert_int_equal(r.s->item[last].lane, BK_LANE_HOST);
+    const int64_t n_waits = r.p->n_waits;
+    while (r.p->n_waits > 0 && r.p->wait[r.p->n_waits - 1].after == last) r.p->n_waits--;
+    assert_true(r.p->n_waits < n_waits);
+    pr_refused(bk_plan_check(r.p, &e), &e, BK_E_CHECK, "(it updates) must be done before fetch");
+    pr_close(&r);
+}
+
 static void test_check__rule_1_read_between_updates(void **state)
 {
     (void)state;
@@ -590,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_check__complete_regions),
         cmocka_unit_test(test_check__complete_items),
         cmocka_unit_test(test_check__rule_1_read_before_the_write),
+        cmocka_unit_test(test_check__rule_1_read_before_the_last_update),
         cmocka_unit_test(test_check__rule_1_read_between_updates),
         cmocka_unit_test(test_check__rule_1_written_twice),
         cmocka_unit_test(test_check__rule_1_never_written),

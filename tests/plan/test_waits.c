@@ -73,7 +73,14 @@ static void test_waits__updates_wait_for_readers(void **state)
     pr_build_random(&r, 246);
     pr_autodiff(&r);
     pr_must(bk_pass_step(r.g, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0}, &e), &e);
-    pr_op(&r, BK_OP_copy, "aside", PR_IN(r.g->param[0].value));
+    const bk_vid w = r.g->param[0].value;
+    bk_value proto = r.g->value[w];
+    bk_vid seen; /* of scope run: nobody takes over its bytes, so the parameter alone is what is waited for */
+    proto.name = "seen", proto.kind = BK_STATE;
+    pr_must(bk_value_add(&seen, r.g, &proto, &e), &e);
+    pr_must(bk_op_add(NULL, r.g,
+                      &(bk_op_spec){.kind = BK_OP_acc, .in = &w, .n_in = 1, .upd = &seen, .n_upd = 1}, &e),
+            &e);
     const bk_oid reader = (bk_oid)r.g->n_ops - 1;
     r.g->op[reader].lane = BK_LANE_P2P;
     /* In front of the optimizer in plain order. */
@@ -86,6 +93,14 @@ static void test_waits__updates_wait_for_readers(void **state)
     int n = 0;
     for (int64_t k = 0; k < r.p->n_waits; k++) n += r.s->item[r.p->wait[k].before].lane == BK_LANE_P2P;
     assert_int_equal(n, 1);
+    bk_plan p = *r.p; /* without that wait the checker says what goes wrong */
+    bk_wait *wait = malloc((size_t)p.n_waits * sizeof *wait);
+    p.wait = wait, p.n_waits = 0;
+    for (int64_t k = 0; k < r.p->n_waits; k++)
+        if (r.s->item[r.p->wait[k].before].lane != BK_LANE_P2P) wait[p.n_waits++] = r.p->wait[k];
+    pr_refused(bk_plan_check(&p, &e), &e, BK_E_CHECK,
+               "(it reads the value before the update) must be done before adamw");
+    free(wait);
     pr_close(&r);
 }
 
