@@ -1,9 +1,10 @@
-/* Inside the checkpoints: the folder DIR, its names and its tracker. */
+/* Inside the checkpoints: the folder DIR, its names and its tracker, and the two handles. */
 #ifndef BK_TRAIN_CHECKPOINT_FOLDER_H
 #define BK_TRAIN_CHECKPOINT_FOLDER_H
 
 #include "train/checkpoint.h"
 #include "train/checkpoint_files.h"
+#include "train/manifest.h"
 
 #define BK_TENSOR_FILE    "model.safetensors"
 #define BK_MANIFEST_FILE  "manifest.json"
@@ -17,6 +18,12 @@ enum { BK_ITER_LEN = 32, BK_NO_ITERATION = -1 };
 
 struct bk_checkpoint_dir {
     int lock; /* file descriptor that holds the lock */
+    char path[BK_PATH_LEN];
+};
+
+struct bk_checkpoint {
+    bk_manifest m;
+    bk_st *st;
     char path[BK_PATH_LEN];
 };
 

@@ -186,11 +186,12 @@ static void test_checkpoint_damage__trackers(void **state)
     save_two(&r, smallest);
     remove(TRACKER);
     assert_not_opened("ck: no checkpoint can be loaded: it has no latest_checkpointed_iteration.txt; the "
-                      "newest whole checkpoint before it is iter_0000002: load that with --ckpt-step 2");
+                      "newest whole checkpoint there is iter_0000002: load that with --ckpt-step 2");
     static const char *const bad[] = {"", "release", "-2", "2x", "2 3", "99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_file(TRACKER, bad[i], strlen(bad[i]));
         assert_not_opened("is not the number of an iteration");
+        assert_not_opened("; the newest whole checkpoint there is iter_0000002");
         assert_int_equal(save_alone(&r, 3, &e), BK_E_INPUT); /* nor is it overwritten */
     }
     write_file(TRACKER, "7", 1);
@@ -203,11 +204,11 @@ static void test_checkpoint_damage__trackers(void **state)
     bk_checkpoint_close(k);
     k = NULL;
     assert_int_equal(bk_checkpoint_open(&k, "ck", 0, &e), BK_E_INPUT);
-    assert_says(&e, "there is no whole checkpoint before it");
+    assert_says(&e, "no whole checkpoint is before it");
     /* Two in a row are damaged: none is called whole. */
     write_file(MANIFEST, "x", 1);
     write_file("ck/iter_0000001/manifest.json", "x", 1);
-    assert_not_opened("there is no whole checkpoint before it");
+    assert_not_opened("no whole checkpoint is before it");
     small_run_close(&r);
 }
 

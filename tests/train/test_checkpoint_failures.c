@@ -10,6 +10,10 @@ typedef enum { COUNT, FAIL, DIE } injection;
 static injection mode;
 static int n_calls, at_call;
 
+/* What was synced and renamed, in order, while `logging`. */
+static bool logging;
+static bk_str sequence;
+
 /* Whether this call is the one; in mode DIE there is no return. */
 static bool is_hit(void)
 {
@@ -42,6 +46,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
 
 int __wrap_rename(const char *from, const char *to)
 {
+    if (logging) bk_str_appendf(&sequence, "%s -> %s\n", from, to);
     return is_hit() ? -1 : __real_rename(from, to);
 }
 
@@ -67,7 +72,10 @@ int __wrap_open(const char *path, int flags, mode_t permissions)
 
 int __wrap_fsync(int fd)
 {
-    (void)fd;
+    char link[64], path[512] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (logging && readlink(link, path, sizeof path - 1) > 0)
+        bk_str_appendf(&sequence, "sync %s\n", strstr(path, "/ck") + 1);
     return is_hit() ? -1 : 0;
 }
 
@@ -113,6 +121,69 @@ static void test_checkpoint_failures__each_call_fails_once(void **state)
         bk_checkpoint_dir_close(d);
     }
     assert_true(n_unsaved > 15 && n_saved > 3); /* both sides of the moment of publishing were met */
+    small_run_close(&r);
+}
+
+/* The folder has a checkpoint of which the tracker is missing; saving it once more makes room for itself. */
+static void test_checkpoint_failures__what_made_room_comes_back(void **state)
+{
+    (void)state;
+    small_run r;
+    open_run(&r, smallest);
+    bool hit = true;
+    for (at_call = 0; hit; at_call++) {
+        bk_err e = {0};
+        bk_checkpoint *k = NULL;
+        bk_checkpoint_dir *d = NULL;
+        begin_with_one(&r);
+        assert_int_equal(unlink("ck/latest_checkpointed_iteration.txt"), 0);
+        must(bk_checkpoint_dir_open(&d, "ck", 0, &r.c, &e), &e);
+        mode = FAIL, n_calls = 0;
+        const bk_status st = save_in(d, &r, 1, &e);
+        hit = n_calls > at_call;
+        mode = COUNT;
+        if (!hit) must(st, &e);
+        must(bk_checkpoint_open(&k, "ck", 1, &e), &e);
+        bk_checkpoint_close(k);
+        bk_checkpoint_dir_close(d);
+    }
+    assert_true(at_call > 15);
+    small_run_close(&r);
+}
+
+/* A power cut shows no file that was renamed before it was synced. */
+static void test_checkpoint_failures__syncs_before_it_renames(void **state)
+{
+    (void)state;
+    small_run r;
+    bk_err e = {0};
+    bk_checkpoint_dir *d = NULL;
+    char expected[1024], part[32];
+    open_run(&r, smallest);
+    r.c.save_keep = 1;
+    begin_with_one(&r);
+    must(bk_checkpoint_dir_open(&d, "ck", 1, &r.c, &e), &e);
+    logging = true;
+    must(save_in(d, &r, 2, &e), &e);
+    logging = false;
+    snprintf(part, sizeof part, "tmp-%ld-0", (long)getpid());
+    snprintf(expected, sizeof expected,
+             "sync ck/.tmp-saving/model.safetensors.%s\n"
+             "ck/.tmp-saving/model.safetensors.%s -> ck/.tmp-saving/model.safetensors\n"
+             "sync ck/.tmp-saving\n"
+             "sync ck/.tmp-saving/manifest.json\n"
+             "sync ck/.tmp-saving\n"
+             "sync ck/.tmp-tracker\n"
+             "ck/.tmp-saving -> ck/iter_0000002\n"
+             "sync ck\n"
+             "ck/.tmp-tracker -> ck/latest_checkpointed_iteration.txt\n"
+             "sync ck\n"
+             "ck/iter_0000001 -> ck/.tmp-removing\n"
+             "sync ck\n",
+             part, part);
+    assert_string_equal(bk_str_text(&sequence), expected);
+    bk_str_free(&sequence);
+    bk_checkpoint_dir_close(d);
     small_run_close(&r);
 }
 
@@ -180,6 +251,8 @@ int main(void)
 #define IN_A_FOLDER(t) cmocka_unit_test_setup_teardown(t, enter_new_folder, leave_folder)
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(test_checkpoint_failures__each_call_fails_once),
+        IN_A_FOLDER(test_checkpoint_failures__what_made_room_comes_back),
+        IN_A_FOLDER(test_checkpoint_failures__syncs_before_it_renames),
         IN_A_FOLDER(test_checkpoint_failures__dies_at_each_call),
         IN_A_FOLDER(test_checkpoint_failures__dies_in_the_first_save),
     };
