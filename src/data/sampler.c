@@ -36,25 +36,34 @@ static bool read_weight(double *out, const char **at)
     return n_digits > 0 && n_digits <= 15; /* to 10^15 the digits and the power of ten are exact */
 }
 
-bk_status bk_split_parse(bk_token_range out[BK_N_PARTS], const char *split, int64_t n_tokens, bk_err *e)
+bk_status bk_split_weights(double out[BK_N_PARTS], const char *split, bk_err *e)
 {
-    double upto[BK_N_PARTS] = {0}, sum = 0.0;
+    double weight[BK_N_PARTS] = {0}, sum = 0.0;
     int n = 0;
     for (const char *p = split;; p++) {
-        double weight = 0.0;
-        if (n == BK_N_PARTS || !read_weight(&weight, &p) || (*p != ',' && *p != '\0'))
+        if (n == BK_N_PARTS || !read_weight(&weight[n], &p) || (*p != ',' && *p != '\0'))
             return bk_err_set(e, BK_E_INPUT,
                               "split '%.100s': expected one to three weights (training, validation, test) "
                               "separated by commas, such as '949,50,1'",
                               split);
-        upto[n++] = sum += weight;
+        sum += weight[n++];
         if (*p == '\0') break;
     }
     if (!(sum > 0.0)) return bk_err_set(e, BK_E_INPUT, "split '%.100s': all weights are 0", split);
+    memcpy(out, weight, sizeof weight);
+    return BK_OK;
+}
+
+bk_status bk_split_parse(bk_token_range out[BK_N_PARTS], const char *split, int64_t n_tokens, bk_err *e)
+{
+    double weight[BK_N_PARTS], upto = 0.0;
+    const bk_status st = bk_split_weights(weight, split, e);
+    if (st != BK_OK) return st;
+    const double sum = weight[0] + weight[1] + weight[2];
     int64_t begin = 0;
     for (int i = 0; i < BK_N_PARTS; i++) {
         /* The last weight's border is exactly n_tokens; long double holds every int64_t. */
-        const double share = i < n ? upto[i] / sum : 1.0;
+        const double share = (upto += weight[i]) / sum;
         const int64_t end =
             share >= 1.0 ? n_tokens : (int64_t)roundl((long double)share * (long double)n_tokens);
         out[i] = (bk_token_range){begin, end};
@@ -158,4 +167,17 @@ void bk_sampler_get(int32_t *tokens, int32_t *labels, float *mask, const bk_samp
         if (labels) labels[t] = token_at(&s->tokens, first + t + 1);
         if (mask) mask[t] = s->options.mask_eod && token == s->options.eod ? 0.0f : 1.0f;
     }
+}
+
+static bk_status view_get(int32_t *tokens, int32_t *labels, float *mask, const void *ctx,
+                          int64_t sample_number, bk_err *e)
+{
+    (void)e;
+    bk_sampler_get(tokens, labels, mask, ctx, sample_number);
+    return BK_OK;
+}
+
+bk_source bk_sampler_source(const bk_sampler *s)
+{
+    return (bk_source){.ctx = s, .n_samples = INT64_MAX, .get = view_get};
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/source.h"
 
 typedef enum { BK_PART_TRAIN, BK_PART_VALID, BK_PART_TEST, BK_N_PARTS } bk_part;
 
@@ -48,9 +49,12 @@ typedef struct {
 
 const char *bk_part_name(bk_part part); /* "training", "validation", "test" */
 
+/* The weights of a split, those left out 0. Errors: BK_E_INPUT the text is not one to three weights >= 0,
+ * separated by commas, with a positive sum. */
+bk_status bk_split_weights(double out[BK_N_PARTS], const char *split, bk_err *e);
+
 /* Parses a split and cuts [0, n_tokens) in proportion to its weights, each border rounded to the nearest
- * token. A range may come out empty. Errors: BK_E_INPUT the text is not one to three weights >= 0, separated
- * by commas, with a positive sum. */
+ * token. A range may come out empty. Errors: those of bk_split_weights. */
 bk_status bk_split_parse(bk_token_range out[BK_N_PARTS], const char *split, int64_t n_tokens, bk_err *e);
 
 /* Samples in a range; 0 if it is shorter than S + 1. */
@@ -71,5 +75,8 @@ void bk_sampler_get(int32_t *tokens, int32_t *labels, float *mask, const bk_samp
 
 /* Which sample of the part that is: in [0, n_samples). */
 int64_t bk_sampler_index(const bk_sampler *s, int64_t sample_number);
+
+/* The sampler as a source without end, of which epoch after epoch can be asked. Borrowed. */
+bk_source bk_sampler_source(const bk_sampler *s);
 
 #endif

@@ -17,29 +17,32 @@ static double get_real(const void *src, bk_dtype dtype)
     return dtype == BK_F64 ? *(const double *)src : (double)*(const float *)src;
 }
 
-/* The sampler gives tokens, labels and mask of a sample together; each input takes its own. */
-static void feed_samples(bk_feed *f, const bk_value *v, int64_t micro, void *dst)
+/* The source gives tokens, labels and mask of a sample together; each input takes its own. */
+static bk_status feed_samples(bk_feed *f, const bk_value *v, int64_t micro, void *dst, bk_err *e)
 {
     const int64_t seq = f->seq;
-    for (int64_t b = 0; b < f->micro_batch; b++) {
+    bk_status st = BK_OK;
+    for (int64_t b = 0; st == BK_OK && b < f->micro_batch; b++) {
         const int64_t number = f->first_sample + micro * f->micro_batch + b;
         int32_t *row = (int32_t *)dst + b * seq;
         if (strcmp(v->name, "tokens") == 0)
-            bk_sampler_get(row, NULL, NULL, f->sampler, number);
+            st = bk_source_get(row, NULL, NULL, &f->source, number, e);
         else if (strcmp(v->name, "labels") == 0)
-            bk_sampler_get(NULL, row, NULL, f->sampler, number);
+            st = bk_source_get(NULL, row, NULL, &f->source, number, e);
         else {
-            bk_sampler_get(NULL, NULL, f->mask, f->sampler, number);
-            for (int64_t s = 0; s < seq; s++) put_real(dst, b * seq + s, (double)f->mask[s], v->dtype);
+            st = bk_source_get(NULL, NULL, f->mask, &f->source, number, e);
+            for (int64_t s = 0; st == BK_OK && s < seq; s++)
+                put_real(dst, b * seq + s, (double)f->mask[s], v->dtype);
         }
     }
+    return st;
 }
 
 static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk_err *e)
 {
     bk_feed *f = ctx;
     if (strcmp(v->name, "tokens") == 0 || strcmp(v->name, "labels") == 0 || strcmp(v->name, "loss_mask") == 0)
-        feed_samples(f, v, micro, dst);
+        return feed_samples(f, v, micro, dst, e);
     else if (strcmp(v->name, "samples") == 0)
         for (int64_t b = 0; b < f->micro_batch; b++)
             ((int64_t *)dst)[b] = f->first_sample + micro * f->micro_batch + b;

@@ -1,12 +1,13 @@
-/* Feeds a program from a sampler and collects its metrics: the bk_host of training and evaluation. */
+/* Feeds a program from a source of samples and collects its metrics: the bk_host of training and evaluation.
+ */
 #ifndef BK_TRAIN_FEED_H
 #define BK_TRAIN_FEED_H
 
-#include "data/sampler.h"
+#include "data/source.h"
 #include "ir/op.h"
 
 typedef struct {
-    const bk_sampler *sampler;
+    bk_source source;
     int64_t first_sample; /* number in the run of the step's first sample */
     int64_t micro_batch, seq, n_micro;
     double learning_rate;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/machine.h"
+#include "data/sampler.h"
 #include "data/text.h"
 #include "train/feed.h"
 #include "train/lr.h"
@@ -83,7 +84,7 @@ static bk_status train_step(bk_step_report *out, run *r, int64_t iteration, bk_e
 {
     const double start = bk_now();
     bk_feed *f = &r->feed;
-    f->sampler = &r->train;
+    f->source = bk_sampler_source(&r->train);
     f->n_micro = r->layout.n_micro;
     f->first_sample = (iteration - 1) * r->layout.global_batch;
     f->learning_rate = bk_learning_rate(r->c, f->first_sample);
@@ -113,7 +114,7 @@ static bk_status evaluate(double *loss, run *r, int64_t iteration, bk_err *e)
 {
     bk_feed *f = &r->feed;
     double sum = 0, n = 0;
-    f->sampler = &r->valid, f->n_micro = 1;
+    f->source = bk_sampler_source(&r->valid), f->n_micro = 1;
     for (int64_t k = 0; k < r->c->eval_iters; k++) {
         f->first_sample = k * f->micro_batch;
         const bk_host host = bk_feed_host(f);
