@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/machine.h"
 #include "base/size.h"
 
 /* A number that fills the whole word. */
@@ -96,9 +97,10 @@ static bk_status prepare(bk_blend *b, int64_t **used, const bk_source *sources, 
                           n_sources, n);
     b->sources = calloc((size_t)n_sources, sizeof *b->sources);
     *used = calloc((size_t)n_sources, sizeof **used);
-    if (bk_mul64(&bytes, n, (int64_t)sizeof *b->index)) {
-        b->index = malloc((size_t)bytes);
-        b->which = malloc((size_t)bytes / 2);
+    const int64_t each = (int64_t)(sizeof *b->index + sizeof *b->which);
+    if (bk_mul64(&bytes, n, each) && bytes < bk_available_memory()) {
+        b->index = malloc((size_t)n * sizeof *b->index);
+        b->which = malloc((size_t)n * sizeof *b->which);
     }
     if (!b->sources || !*used || !b->index || !b->which)
         return bk_err_set(e, BK_E_MEM, "no memory to blend %" PRId64 " samples; train for fewer steps", n);
@@ -113,7 +115,10 @@ static int choose(const double *weights, const int64_t *used, const int64_t *mos
     int best = -1;
     double best_lack = 0;
     for (int i = 0; i < n_sources; i++) {
-        const double lack = weights[i] * count - (double)used[i];
+        /* volatile: rounded before the subtraction, as the reference does it. A fused multiply-add would
+         * break ties by the product's rounding error, and order the data by the kind of processor. */
+        const volatile double due = weights[i] * count;
+        const double lack = due - (double)used[i];
         if ((most && used[i] >= most[i]) || (best >= 0 && !(lack > best_lack))) continue;
         best = i, best_lack = lack;
     }

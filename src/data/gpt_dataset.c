@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine.h"
 #include "base/size.h"
 #include "data/mt19937.h"
 
@@ -102,10 +103,24 @@ too_many:
                       ds->sequences.name, wanted, s);
 }
 
-static int64_t *alloc_i64(int64_t n)
+/* Room for the three arrays, if the machine has it: pages are taken when they are first written to, so malloc
+ * alone would promise what is not there. */
+static bk_status alloc_orders(bk_gpt_dataset *ds, bk_err *e)
 {
-    int64_t bytes;
-    return bk_mul64(&bytes, n, (int64_t)sizeof(int64_t)) ? malloc((size_t)bytes) : NULL;
+    const int64_t word = (int64_t)sizeof(int64_t), n_documents = ds->n_documents, n_samples = ds->n_samples;
+    int64_t n, bytes;
+    const bool fits = bk_mul64(&n, n_documents, 2) && bk_add64(&n, n, n_samples) &&
+                      bk_mul64(&bytes, n, word) && bytes < bk_available_memory();
+    if (fits) {
+        ds->documents = malloc((size_t)(n_documents * word));
+        ds->first = malloc((size_t)(n_documents * word + word));
+        ds->shuffle = malloc((size_t)(n_samples * word));
+    }
+    if (ds->documents && ds->first && ds->shuffle) return BK_OK;
+    return bk_err_set(e, BK_E_MEM,
+                      "%s: no memory to order %" PRId64 " documents (%" PRId64 " epochs) and %" PRId64
+                      " samples; train for fewer steps",
+                      ds->sequences.name, n_documents, ds->n_epochs, n_samples);
 }
 
 static void order_documents(bk_gpt_dataset *ds, bk_mt19937 *rng, bk_sequence_range range)
@@ -138,16 +153,7 @@ bk_status bk_gpt_dataset_make(bk_gpt_dataset *out, const bk_sequences *sequences
     BK_TRY(check_options(sequences, options, e));
     BK_TRY(count_tokens(&per_epoch, sequences, range, part, options, e));
     BK_TRY(count_epochs(&ds, per_epoch, range.end - range.begin, e));
-    ds.documents = alloc_i64(ds.n_documents);
-    ds.first = alloc_i64(ds.n_documents + 1);
-    ds.shuffle = alloc_i64(ds.n_samples);
-    if (!ds.documents || !ds.first || !ds.shuffle) {
-        st = bk_err_set(e, BK_E_MEM,
-                        "%s: no memory to order %" PRId64 " documents and %" PRId64
-                        " samples; train for fewer steps",
-                        sequences->name, ds.n_documents, ds.n_samples);
-        goto done;
-    }
+    BK_TRY(alloc_orders(&ds, e));
     bk_mt19937_seed(&rng, (uint32_t)options->seed);
     order_documents(&ds, &rng, range);
     order_samples(&ds, &rng);

@@ -12,7 +12,7 @@ typedef struct {
     int64_t n_sequences;
     /* Tokens in a sequence, 0 <= sequence < n_sequences. May be 0. */
     int64_t (*length)(const void *ctx, int64_t sequence);
-    /* Tokens [offset, offset + n) of a sequence, inside its length. Every token written is in
+    /* Tokens [offset, offset + n) of a sequence, inside its length; n may be 0. Every token written is in
      * [0, vocab_size); another one is BK_E_INPUT, with its place. */
     bk_status (*read)(int32_t *out, const void *ctx, int64_t sequence, int64_t offset, int64_t n,
                       int64_t vocab_size, bk_err *e);
