@@ -48,8 +48,8 @@ typedef struct {
 bk_status bk_split_sequences(bk_sequence_range out[BK_N_PARTS], const char *split, int64_t n_sequences,
                              bk_err *e);
 
-/* Samples that a run asks of each part: Megatron evaluates before the first and after each eval_interval-th
- * iteration, with fresh samples. Errors: BK_E_INPUT a number does not fit 64 bits. */
+/* Samples that a run of Megatron's asks of each part: it evaluates after each eval_interval-th iteration and
+ * at the end, on fresh samples each time. Errors: BK_E_INPUT a number does not fit 64 bits. */
 bk_status bk_gpt_n_samples(int64_t out[BK_N_PARTS], int64_t train_iters, int64_t eval_interval,
                            int64_t eval_iters, int64_t global_batch, bk_err *e);
 

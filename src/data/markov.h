@@ -6,7 +6,10 @@
  * Rows of different contexts are independent. So the order-2 chain's rows, averaged over the token before
  * last, are nearly flat, while each is not: at 16 symbols and BK_MARKOV_SHARPNESS, predicting from the last
  * token alone costs about 0.9 nats more than predicting from two. Every probability is positive, hence the
- * chain has one stationary distribution. */
+ * chain has one stationary distribution.
+ *
+ * A token depends on those before it, so as many as are wanted are drawn into memory, and a bk_sampler makes
+ * samples of them. */
 #ifndef BK_DATA_MARKOV_H
 #define BK_DATA_MARKOV_H
 

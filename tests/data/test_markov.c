@@ -23,7 +23,7 @@ static bk_markov make(int order, int64_t V, uint64_t seed, double sharpness)
 static void test_markov__the_second_token_back_is_worth_half_a_nat(void **state)
 {
     (void)state;
-    double least = INFINITY;
+    double least = (double)INFINITY;
     for (uint64_t seed = 0; seed < 200; seed++) {
         bk_markov m = make(2, 16, seed, BK_MARKOV_SHARPNESS);
         const double gain = m.lower_entropy - m.entropy;
@@ -132,10 +132,14 @@ static void test_markov__options_out_of_range_are_refused(void **state)
 {
     (void)state;
     const bk_markov_options bad[] = {
-        {.order = 0, .n_symbols = 16, .sharpness = 1},  {.order = 3, .n_symbols = 16, .sharpness = 1},
-        {.order = 1, .n_symbols = 1, .sharpness = 1},   {.order = 1, .n_symbols = 4097, .sharpness = 1},
-        {.order = 2, .n_symbols = 257, .sharpness = 1}, {.order = 2, .n_symbols = INT64_MAX, .sharpness = 1},
-        {.order = 2, .n_symbols = 16, .sharpness = -1}, {.order = 2, .n_symbols = 16, .sharpness = NAN},
+        {.order = 0, .n_symbols = 16, .sharpness = 1},
+        {.order = 3, .n_symbols = 16, .sharpness = 1},
+        {.order = 1, .n_symbols = 1, .sharpness = 1},
+        {.order = 1, .n_symbols = 4097, .sharpness = 1},
+        {.order = 2, .n_symbols = 257, .sharpness = 1},
+        {.order = 2, .n_symbols = INT64_MAX, .sharpness = 1},
+        {.order = 2, .n_symbols = 16, .sharpness = -1},
+        {.order = 2, .n_symbols = 16, .sharpness = (double)NAN},
         {.order = 2, .n_symbols = 16, .sharpness = 65},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
