@@ -17,7 +17,7 @@ typedef struct {
     const bk_config *c;
     const bk_layout *l;
     bk_model_io *io;
-    bool train;
+    bool train, generate;       /* neither: evaluation */
     bk_vid rope_cos, rope_sin;  /* tables [S, dims/2], or BK_NONE */
     bk_vid word_embeddings;     /* parameter [Vp, C] */
     char values[BK_PREFIX_LEN]; /* stands in front of the names of values */
@@ -63,7 +63,13 @@ bk_linear_params bk_build_linear_params(bk_builder *b, const char *name, int64_t
  * `alias`_weight and _bias are their second spelling, or NULL. */
 bk_vid bk_build_norm(bk_builder *b, const char *name, bk_vid x, const char *param, const char *alias);
 
-/* p of a dropout: 0 in evaluation. */
+/* Scope of what differs from batch to batch: a generating program has no micro-batches. */
+static inline bk_scope bk_build_batch_scope(const bk_builder *b)
+{
+    return b->generate ? BK_STEP : BK_MICRO;
+}
+
+/* p of a dropout: 0 but in training. */
 double bk_build_dropout(const bk_builder *b, double p);
 /* Attributes p, seed, site of an op that drops out. */
 #define BK_DROPOUT(b, p, site)                                                                               \

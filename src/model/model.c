@@ -34,7 +34,7 @@ static bk_vid build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t laye
 static void clear_io(bk_model_io *io)
 {
     *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
-                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0};
+                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0};
 }
 
 bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
@@ -54,6 +54,7 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
                     .l = l,
                     .io = &io,
                     .train = mode == BK_MODEL_TRAIN,
+                    .generate = mode == BK_MODEL_GENERATE,
                     .rope_cos = BK_NONE,
                     .rope_sin = BK_NONE,
                     .e = e};
@@ -67,7 +68,10 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
         x = layer_out[i] = build_layer(&b, &spec[i], i, x);
     /* Still under the tag of the last layer: whatever ends it owns the boundary. */
     io.hidden = bk_build_boundary(&b, x);
-    bk_build_post_process(&b, io.hidden);
+    if (b.generate)
+        bk_build_next_logits(&b, io.hidden);
+    else
+        bk_build_post_process(&b, io.hidden);
 
     if (b.st != BK_OK) return bk_err_prefix(e, "model: ");
     io.layer_out = layer_out, io.n_layers = c->num_layers;

@@ -8,6 +8,9 @@
  *     after the last layer: contract to one stream, final norm                               mlp of that
  * layer output layer -> cross entropy -> masked mean, metrics                                  post_process
  *
+ * For generation the graph runs S new tokens of a sequence that was begun before: keys and values of all
+ * tokens are kept in caches of scope run, and of the logits there are those of the last token alone.
+ *
  * Without hyper-connections there is one stream, nothing to expand or contract, and the brackets become a
  * residual addition. */
 #ifndef BK_MODEL_MODEL_H
@@ -18,21 +21,26 @@
 #include "ir/graph.h"
 #include "layout/layout.h"
 
-/* In evaluation nothing is dropped out and the loss gets no seed. */
-typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE } bk_model_mode;
+/* In evaluation nothing is dropped out and the loss gets no seed. In generation there is no loss either:
+ * every input is of scope step, the tokens [B, S] stand at positions position .. position + S - 1, and each
+ * layer has the states "cache.k.layerI" and "cache.v.layerI" [M, B, G, d] of scope run, M =
+ * config.seq_length. S is layout.seq and may be any number up to M. */
+typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_mode;
 
 /* Values of the graph that others need. S positions, B samples, C width, n streams, Vp padded vocabulary. */
 typedef struct {
-    bk_vid tokens;     /* input  [B, S] i32 "tokens" */
-    bk_vid labels;     /* input  [B, S] i32 "labels": the token to predict at each position */
-    bk_vid loss_mask;  /* input  [B, S] "loss_mask": weight of each position in the loss, 0 or 1 */
-    bk_vid samples;    /* input  [B] i64 "samples": number of each sample in the run, the key of its dropout;
-                          BK_NONE where nothing is dropped */
-    bk_vid loss_seed;  /* input  [1] "loss_seed", of scope step: the gradient of the scalar that is minimised
-                          with respect to `loss`; BK_NONE in evaluation */
-    bk_vid loss;       /* [1]     mean of token_loss over the mask */
+    bk_vid tokens;    /* input  [B, S] i32 "tokens" */
+    bk_vid labels;    /* input  [B, S] i32 "labels": the token to predict at each position */
+    bk_vid loss_mask; /* input  [B, S] "loss_mask": weight of each position in the loss, 0 or 1 */
+    bk_vid samples;   /* input  [B] i64 "samples": number of each sample in the run, the key of its dropout;
+                         BK_NONE where nothing is dropped */
+    bk_vid loss_seed; /* input  [1] "loss_seed", of scope step: the gradient of the scalar that is minimised
+                         with respect to `loss`; BK_NONE in evaluation */
+    bk_vid position; /* input  [1] i64 "position", of scope step: that of the first token, and how many tokens
+                        the caches hold; BK_NONE but in generation */
+    bk_vid loss;     /* [1]     mean of token_loss over the mask */
     bk_vid token_loss; /* [B, S]  cross entropy, not masked */
-    bk_vid logits;     /* [S, B, Vp] */
+    bk_vid logits;     /* [S, B, Vp]; in generation [1, B, Vp], those of the last token, handed to the host */
     bk_vid hidden;     /* [S, B, C]  after the final norm */
     bk_vid loss_sum;   /* state [1] "metric.loss_sum": sum of masked token losses of the step */
     bk_vid n_tokens;   /* state [1] "metric.n_tokens": sum of the mask */

@@ -41,4 +41,7 @@ bk_vid bk_build_boundary(bk_builder *b, bk_vid x);
 /* post_process.c: output layer, losses and metrics, of hidden [S, B, C]. */
 void bk_build_post_process(bk_builder *b, bk_vid hidden);
 
+/* post_process.c: output layer at the last position alone, and the op that hands "logits" to the host. */
+void bk_build_next_logits(bk_builder *b, bk_vid hidden);
+
 #endif

@@ -40,9 +40,30 @@ static void fetch_at_end(bk_builder *b, bk_vid v)
     bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = "metric"});
 }
 
-void bk_build_post_process(bk_builder *b, bk_vid hidden)
+static bk_vid output_layer(bk_builder *b, bk_vid hidden)
 {
     const bk_config *c = b->c;
+    bk_vid weight = b->word_embeddings;
+    if (c->untie_embeddings_and_output_weights)
+        weight = bk_build_linear_params(b, "output_layer", c->padded_vocab_size, c->hidden_size,
+                                        c->init_method_std, false, BK_CLASS_OUTPUT)
+                     .weight;
+    return bk_build_op1(b, &(bk_op_spec){BK_OP_linear, BK_IN(hidden, weight), .name = "logits"});
+}
+
+void bk_build_next_logits(bk_builder *b, bk_vid hidden)
+{
+    const int64_t S = b->l->seq, B = b->l->micro_batch, C = b->c->hidden_size;
+    bk_build_at(b, BK_NONE, BK_NODE_POST_PROCESS);
+    bk_build_names(b, "", "");
+    const bk_vid last = bk_build_view(b, "hidden.last", hidden, 3, (const int64_t[]){1, B, C},
+                                      (const int64_t[]){B * C, C, 1}, (S - 1) * B * C);
+    b->io->logits = output_layer(b, last);
+    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(b->io->logits), .name = "logits"});
+}
+
+void bk_build_post_process(bk_builder *b, bk_vid hidden)
+{
     bk_model_io *io = b->io;
     const int64_t tokens[] = {b->l->micro_batch, b->l->seq}, one[] = {1};
     bk_build_at(b, BK_NONE, BK_NODE_POST_PROCESS);
@@ -51,12 +72,7 @@ void bk_build_post_process(bk_builder *b, bk_vid hidden)
     io->loss_mask = bk_build_input(b, "loss_mask", b->g->real, BK_MICRO, 2, tokens);
     if (b->train) io->loss_seed = bk_build_input(b, "loss_seed", b->g->real, BK_STEP, 1, one);
 
-    bk_vid weight = b->word_embeddings;
-    if (c->untie_embeddings_and_output_weights)
-        weight = bk_build_linear_params(b, "output_layer", c->padded_vocab_size, c->hidden_size,
-                                        c->init_method_std, false, BK_CLASS_OUTPUT)
-                     .weight;
-    io->logits = bk_build_op1(b, &(bk_op_spec){BK_OP_linear, BK_IN(hidden, weight), .name = "logits"});
+    io->logits = output_layer(b, hidden);
 
     bk_vid entropy[2], mean[3]; /* losses, log of the sums; mean, sum, number of tokens */
     bk_build_op(entropy, b,

@@ -17,7 +17,7 @@ static void rope_tables(bk_builder *b)
     const int64_t dims = (int64_t)((double)b->c->kv_channels * b->c->rotary_percent);
     bk_vid table[2];
     bk_build_op(table, b,
-                &(bk_op_spec){BK_OP_rope_table, .name = "rope",
+                &(bk_op_spec){BK_OP_rope_table, BK_IN(b->io->position), .name = "rope",
                               .attr = {{b->l->seq}, {dims}, {.f = b->c->rotary_base}}});
     b->rope_cos = table[0], b->rope_sin = table[1];
 }
@@ -29,7 +29,9 @@ bk_vid bk_build_pre_process(bk_builder *b)
     const double p = bk_build_dropout(b, c->hidden_dropout);
     bk_build_at(b, BK_NONE, BK_NODE_PRE_PROCESS);
     bk_build_names(b, "", "embedding.");
-    b->io->tokens = bk_build_input(b, "tokens", BK_I32, BK_MICRO, 2, ids);
+    b->io->tokens = bk_build_input(b, "tokens", BK_I32, bk_build_batch_scope(b), 2, ids);
+    if (b->generate)
+        b->io->position = bk_build_input(b, "position", BK_I64, BK_STEP, 1, (const int64_t[]){1});
     if (p > 0 || bk_build_dropout(b, c->attention_dropout) > 0)
         b->io->samples = bk_build_input(b, "samples", BK_I64, BK_MICRO, 1, ids);
 
@@ -38,7 +40,8 @@ bk_vid bk_build_pre_process(bk_builder *b)
         b, &(bk_op_spec){BK_OP_embedding, BK_IN(b->word_embeddings, b->io->tokens), .name = "embedding"});
     if (c->position_embedding_type == BK_POSITION_LEARNED) {
         const bk_vid table = embedding_table(b, "position_embeddings.weight", c->max_position_embeddings);
-        x = bk_build_op1(b, &(bk_op_spec){BK_OP_add_pos, BK_IN(x, table), .name = "embedding.positioned"});
+        x = bk_build_op1(b, &(bk_op_spec){BK_OP_add_pos, BK_IN(x, table, b->io->position),
+                                          .name = "embedding.positioned"});
     } else if (c->position_embedding_type == BK_POSITION_ROPE) {
         rope_tables(b);
     }

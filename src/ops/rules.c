@@ -82,6 +82,17 @@ done:
     return st;
 }
 
+bk_status bk_call_position(int64_t *out, const bk_call *c, int k, int64_t n, int64_t room, const char *of,
+                           bk_err *e)
+{
+    const int64_t *position = bk_call_in(c, k);
+    *out = position ? *position : 0;
+    if (*out >= 0 && n <= room && *out <= room - n) return BK_OK;
+    return bk_err_set(e, BK_E_INPUT,
+                      "%s: %" PRId64 " tokens at position %" PRId64 " do not fit the %" PRId64 " %s",
+                      bk_ops[c->op->kind].name, n, *out, room, of);
+}
+
 const bk_arg *bk_call_out0(const bk_call *c, int *beta)
 {
     const int k = bk_addend(c->op);

@@ -67,6 +67,8 @@ bk_status bk_shape_elementwise(bk_value *out, const bk_graph *g, const bk_op *op
  * `what` is for the message: "weight [N, K]". */
 bk_status bk_shape_need(const bk_graph *g, const bk_op *op, int k, const char *what, int rank,
                         const int64_t *dim, bk_err *e);
+/* Requires i64 [1] of input k, a position in the sequence, where it is there. */
+bk_status bk_shape_need_position(const bk_graph *g, const bk_op *op, int k, bk_err *e);
 /* Requires dtype `d` of operand k. */
 bk_status bk_shape_need_dtype(const bk_graph *g, const bk_op *op, int k, bk_dtype d, bk_err *e);
 
@@ -144,6 +146,10 @@ static inline int64_t bk_arg_tokens(const bk_arg *a)
 {
     return a->v->dim[0].size * a->v->dim[1].size;
 }
+/* The position that input k holds, 0 where it is absent. BK_E_INPUT unless position .. position + n - 1 are
+ * within 0 .. room - 1; `of` is for the message: "rows of the cache". */
+bk_status bk_call_position(int64_t *out, const bk_call *c, int k, int64_t n, int64_t room, const char *of,
+                           bk_err *e);
 /* 1 if update k is to be added to, 0 if it is to be written. */
 static inline int bk_call_beta(const bk_call *c, int k)
 {

@@ -29,6 +29,13 @@ bk_status bk_shape_need_dtype(const bk_graph *g, const bk_op *op, int k, bk_dtyp
                       bk_dtype_names[v->dtype], bk_dtype_names[d]);
 }
 
+bk_status bk_shape_need_position(const bk_graph *g, const bk_op *op, int k, bk_err *e)
+{
+    if (!bk_in(g, op, k)) return BK_OK;
+    const bk_status st = bk_shape_need(g, op, k, "a position [1]", 1, (const int64_t[]){1}, e);
+    return st == BK_OK ? bk_shape_need_dtype(g, op, k, BK_I64, e) : st;
+}
+
 bk_status bk_shape_need(const bk_graph *g, const bk_op *op, int k, const char *what, int rank,
                         const int64_t *dim, bk_err *e)
 {

@@ -98,13 +98,10 @@ static bk_status attention_grad_spread(bk_spread *out, const bk_graph *g, const 
     return bk_spread_pattern(out, g, op, axis, backward_spread[bk_attr_f(op, P) > 0], e);
 }
 
-/* An exponential and a handful of multiplications for each pair (i, j), j <= i, of each head. */
-enum { PAIR_FLOPS = 8 };
-
 static int64_t pair_flops(const bk_value *q)
 {
     const int64_t S = q->dim[0].size, heads = q->dim[1].size * q->dim[2].size * q->dim[3].size;
-    return PAIR_FLOPS * heads * (S * (S + 1) / 2);
+    return BK_ATTENTION_PAIR_FLOPS * heads * (S * (S + 1) / 2);
 }
 
 static void attention_cost(bk_cost *out, const bk_graph *g, const bk_op *op, const bk_target *target)

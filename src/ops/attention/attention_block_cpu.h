@@ -34,7 +34,7 @@ static inline int64_t block_rows(int64_t n_positions, int64_t block)
 static inline bool worth_threads(const bk_attention_args *a)
 {
     const int64_t n_heads = a->n_samples * a->n_groups * a->heads_per_group;
-    return n_heads * a->n_positions * a->n_positions * (a->d + a->dv) > 1 << 18;
+    return n_heads * a->n_positions * (a->first_query + a->n_positions) * (a->d + a->dv) > 1 << 18;
 }
 
 /* to[pad_up(rows)][ld] = factor * from, zeros outside rows x cols. */

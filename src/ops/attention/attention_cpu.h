@@ -25,12 +25,16 @@
 
 #define BK_ATTENTION_BLOCK   64 /* query rows and key rows of a block */
 #define BK_ATTENTION_MAX_DIM 256
+/* Of the softmax, for each pair of query and key of a head: an exponential and a handful of multiplications.
+ */
+#define BK_ATTENTION_PAIR_FLOPS 8
 
 #ifndef BK_ATTENTION_CPU_TYPES
 #define BK_ATTENTION_CPU_TYPES
 typedef struct {
     int64_t n_positions, n_samples, n_groups, heads_per_group; /* S, B, G, R */
-    int64_t d, dv;                                             /* dims of q and k, of v and o */
+    int64_t first_query; /* forward alone: query i stands at position first_query + i, and keys begin at 0 */
+    int64_t d, dv;       /* dims of q and k, of v and o */
     double scale;
     double dropout;         /* p in [0, 1) */
     bk_rng_key key;         /* of this layer's attention dropout */
@@ -48,7 +52,9 @@ int64_t BK_R(bk_attention_bwd_madds)(int64_t n_positions, int64_t n_samples, int
 /* Bytes of workspace (64-byte aligned) of the backward; the forward needs none. */
 int64_t BK_R(bk_attention_bwd_workspace)(int64_t n_positions, int64_t n_samples, int64_t n_heads, int64_t d);
 
-/* o, and lse [B, G*R, S], which the backward reads. */
+/* o, and lse [B, G*R, S], which the backward reads; lse may be NULL. With first_query > 0 there are
+ * first_query + S keys and values, of which query i sees the first first_query + i + 1. The bits of a row do
+ * not depend on where the queries before it were computed. */
 void BK_R(bk_attention_fwd)(real *o, bk_heads os, real *lse, const real *q, bk_heads qs, const real *k,
                             bk_heads ks, const real *v, bk_heads vs, const bk_attention_args *args);
 

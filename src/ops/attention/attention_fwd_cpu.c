@@ -23,10 +23,11 @@ int64_t BK_R(bk_attention_fwd_madds)(int64_t n_positions, int64_t n_samples, int
     return n_samples * n_heads * pairs * (d + dv);
 }
 
-static void mask_future(real *st, int64_t n_keys, int64_t n_queries)
+/* `ahead`: by how many positions the first query is past the first key. */
+static void mask_future(real *st, int64_t n_keys, int64_t n_queries, int64_t ahead)
 {
-    for (int64_t j = 0; j < n_keys; j++)
-        for (int64_t i = 0; i < j && i < n_queries; i++) st[j * BLOCK + i] = (real)-INFINITY;
+    for (int64_t j = ahead + 1; j < n_keys; j++)
+        for (int64_t i = 0; i < j - ahead && i < n_queries; i++) st[j * BLOCK + i] = (real)-INFINITY;
 }
 
 /* Scores to exp(score - max so far); what was summed before shrinks by exp(old max - new max). */
@@ -71,16 +72,17 @@ static int64_t query_block(real *o, int64_t o_stride, real *lse, const real *q, 
     tiles t;
     const int64_t d = a->d, dv = a->dv, ld_k = pad_up(d), ld_v = pad_up(dv);
     const int64_t rows = block_rows(a->n_positions, block), n_queries = pad_up(rows);
+    const int64_t first = a->first_query + block * BLOCK, last = first + rows - 1;
     int64_t madds = 0;
     load_transposed(t.q_t, q, q_stride, rows, d, (real)a->scale);
     memset(t.acc, 0, (size_t)(n_queries * ld_v) * sizeof *t.acc);
     for (int i = 0; i < BLOCK; i++) t.max[i] = (real)-INFINITY, t.sum[i] = 0;
-    for (int64_t j = 0; j <= block; j++) {
-        const int64_t n_keys = block_rows(a->n_positions, j);
+    for (int64_t j = 0; j <= last / BLOCK; j++) {
+        const int64_t n_keys = block_rows(a->first_query + a->n_positions, j);
         load_rows(t.k, ld_k, k + j * BLOCK * k_stride, k_stride, n_keys, d, 1);
         load_rows(t.v, ld_v, v + j * BLOCK * v_stride, v_stride, n_keys, dv, 1);
         bk_tile_product(t.st, BLOCK, t.k, ld_k, 1, t.q_t, BLOCK, pad_up(n_keys), n_queries, d, false);
-        if (j == block) mask_future(t.st, n_keys, n_queries);
+        mask_future(t.st, n_keys, n_queries, first - j * BLOCK);
         softmax_step(&t, n_keys, n_queries);
         if (a->dropout > 0) drop(t.st, a, b, h, block * BLOCK, j * BLOCK, n_keys, rows);
         for (int64_t i = 0; i < n_queries; i++)
@@ -91,7 +93,7 @@ static int64_t query_block(real *o, int64_t o_stride, real *lse, const real *q, 
     for (int64_t i = 0; i < rows; i++) {
         const real over = 1 / t.sum[i];
         for (int64_t c = 0; c < dv; c++) o[i * o_stride + c] = t.acc[i * ld_v + c] * over;
-        lse[i] = (real)((double)t.max[i] + log((double)t.sum[i]));
+        if (lse) lse[i] = (real)((double)t.max[i] + log((double)t.sum[i]));
     }
     return madds;
 }
@@ -108,9 +110,9 @@ void BK_R(bk_attention_fwd)(real *o, bk_heads os, real *lse, const real *q, bk_h
         const int64_t block = n_q - 1 - task / n_seqs, b = task % n_seqs / n_heads, h = task % n_heads;
         const int64_t g = h / args->heads_per_group, r = h % args->heads_per_group, s = block * BLOCK;
         madds += query_block(o + bk_heads_at(os, s, b, g, r), os.s,
-                             lse + (b * n_heads + h) * args->n_positions + s, q + bk_heads_at(qs, s, b, g, r),
-                             qs.s, k + bk_heads_at(ks, 0, b, g, 0), ks.s, v + bk_heads_at(vs, 0, b, g, 0),
-                             vs.s, args, b, h, block);
+                             lse ? lse + (b * n_heads + h) * args->n_positions + s : NULL,
+                             q + bk_heads_at(qs, s, b, g, r), qs.s, k + bk_heads_at(ks, 0, b, g, 0), ks.s,
+                             v + bk_heads_at(vs, 0, b, g, 0), vs.s, args, b, h, block);
     }
     bk_tally_madds += madds;
 }

@@ -1,5 +1,6 @@
-/* rope_table(; cos, sin [seq, dims/2]): the angles at positions 0..seq-1. It has no inputs, so it is computed
- * once a step. */
+/* rope_table([position i64 [1]]; cos, sin [seq, dims/2]): the angles at positions first..first+seq-1, where
+ * first is the value of `position`, 0 where it is absent. No input is of a micro-batch in training, so the
+ * table is computed once a step. */
 #define BK_BOTH "ops/rope/rope_cpu.h"
 #include "base/real_both.h"
 #include "ops/rules.h"
@@ -8,6 +9,8 @@ enum { SEQ, DIMS, BASE };
 
 static bk_status rope_table_shape(bk_value *out, const bk_graph *g, const bk_op *op, bk_err *e)
 {
+    const bk_status st = bk_shape_need_position(g, op, 0, e);
+    if (st != BK_OK) return st;
     const int64_t seq = bk_attr_i(op, SEQ), dims = bk_attr_i(op, DIMS);
     const double base = bk_attr_f(op, BASE);
     if (seq < 0)
@@ -30,9 +33,11 @@ static bk_status rope_table_spread(bk_spread *out, const bk_graph *g, const bk_o
 
 static bk_status rope_table_cpu(bk_call *c, bk_err *e)
 {
-    (void)e;
+    int64_t first;
+    const bk_status st = bk_call_position(&first, c, 0, bk_attr_i(c->op, SEQ), INT64_MAX, "positions", e);
+    if (st != BK_OK) return st;
     BK_REAL_CALL(c->out[0].v->dtype == BK_F64, bk_rope_table, c->out[0].p, c->out[1].p, bk_attr_i(c->op, SEQ),
-                 0, bk_attr_i(c->op, DIMS), bk_attr_f(c->op, BASE));
+                 first, bk_attr_i(c->op, DIMS), bk_attr_f(c->op, BASE));
     return BK_OK;
 }
 
