@@ -4,12 +4,18 @@
 
 #include "plan/access.h"
 #include "plan/check.h"
+#include "train/generate.h"
 
-enum { SEEDS = 20 };
+enum { SEEDS = 20, VOCAB = 32 };
 
 /* The undamaged plan, what it computes, and how the damages fared. */
 typedef struct {
     small_run r;
+    int program; /* of the session: the one whose plan is damaged */
+    bk_host host;
+    int64_t position;    /* of a generating program: that of the token */
+    float logits[VOCAB]; /* ... what it gave, and what the undamaged one gives */
+    float whole_logits[VOCAB];
     unsigned char *initial, *result; /* the run part before and after the step */
     double loss_sum, grad_norm;
     int64_t n_fetched;
@@ -18,7 +24,7 @@ typedef struct {
 
 static const bk_plan *whole_plan(const bench *b)
 {
-    return b->r.session.program[0].p;
+    return b->r.session.program[b->program].p;
 }
 
 /* Runs a plan from the initial state; true if the step gives the bits of the undamaged one. */
@@ -31,12 +37,32 @@ static bool same_bits(bench *b, const bk_plan *p, uint64_t seed)
     void *run = bk_exec_value(x, whole_plan(b), g->param[0].value);
     memcpy(run, b->initial, (size_t)p->run_bytes);
     b->r.n_fetched = 0, b->r.loss_sum = b->r.grad_norm = -1;
-    const bool ran = bk_exec_interleave(x, p, &b->r.host, seed, &e) == BK_OK;
+    memset(b->logits, 0, sizeof b->logits);
+    const bool ran = bk_exec_interleave(x, p, &b->host, seed, &e) == BK_OK;
     const bool same = ran && memcmp(run, b->result, (size_t)p->run_bytes) == 0 &&
                       b->r.n_fetched == b->n_fetched && b->r.loss_sum == b->loss_sum &&
-                      b->r.grad_norm == b->grad_norm;
+                      b->r.grad_norm == b->grad_norm &&
+                      memcmp(b->logits, b->whole_logits, sizeof b->logits) == 0;
     bk_exec_close(x);
     return same;
+}
+
+/* Takes the initial state as it stands, and runs the undamaged plan. */
+static void record(bench *b)
+{
+    bk_err e = {0};
+    const bk_plan *p = whole_plan(b);
+    /* The first row of the table is the first value of the run part. */
+    assert_int_equal(bk_plan_value_address(p, p->g->param[0].value, BK_NONE), 0);
+    b->initial = malloc((size_t)p->run_bytes), b->result = malloc((size_t)p->run_bytes);
+    memcpy(b->initial, small_run_state(&b->r), (size_t)p->run_bytes);
+    b->r.n_fetched = 0, b->r.loss_sum = b->r.grad_norm = -1; /* as they stay where nothing gives them */
+    must(bk_exec_run(b->r.session.exec, p, &b->host, &e), &e);
+    memcpy(b->whole_logits, b->logits, sizeof b->logits);
+    memcpy(b->result, small_run_state(&b->r), (size_t)p->run_bytes);
+    b->loss_sum = b->r.loss_sum, b->grad_norm = b->r.grad_norm, b->n_fetched = b->r.n_fetched;
+    assert_true(memcmp(b->initial, b->result, (size_t)p->run_bytes) != 0);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) assert_true(same_bits(b, p, seed));
 }
 
 static void bench_open(bench *b, const char *more)
@@ -44,17 +70,42 @@ static void bench_open(bench *b, const char *more)
     *b = (bench){0};
     small_run_graphs(&b->r, more, 2, BK_F32);
     small_run_open(&b->r);
+    b->host = b->r.host;
+    record(b);
+}
+
+static bk_status feed_token(void *ctx, const bk_value *v, int64_t micro, void *dst, bk_err *e)
+{
+    bench *b = ctx;
+    if (strcmp(v->name, "position") != 0) return b->r.host.feed(&b->r, v, micro, dst, e);
+    *(int64_t *)dst = b->position;
+    return BK_OK;
+}
+
+static bk_status fetch_logits(void *ctx, const bk_value *v, int64_t micro, const void *src, bk_err *e)
+{
+    bench *b = ctx;
+    (void)micro, (void)e;
+    assert_int_equal(bk_value_bytes(v), sizeof b->logits);
+    memcpy(b->logits, src, sizeof b->logits);
+    b->r.n_fetched++;
+    return BK_OK;
+}
+
+/* A program that generates, at a position with tokens before it. */
+static void bench_open_generating(bench *b, const char *more)
+{
     bk_err e = {0};
-    const bk_plan *p = whole_plan(b);
-    /* The first row of the table is the first value of the run part. */
-    assert_int_equal(bk_plan_value_address(p, p->g->param[0].value, BK_NONE), 0);
-    b->initial = malloc((size_t)p->run_bytes), b->result = malloc((size_t)p->run_bytes);
-    memcpy(b->initial, small_run_state(&b->r), (size_t)p->run_bytes);
-    must(bk_exec_run(b->r.session.exec, p, &b->r.host, &e), &e);
-    memcpy(b->result, small_run_state(&b->r), (size_t)p->run_bytes);
-    b->loss_sum = b->r.loss_sum, b->grad_norm = b->r.grad_norm, b->n_fetched = b->r.n_fetched;
-    assert_true(memcmp(b->initial, b->result, (size_t)p->run_bytes) != 0);
-    for (uint64_t seed = 0; seed < SEEDS; seed++) assert_true(same_bits(b, p, seed));
+    bk_generator gen;
+    *b = (bench){.host = {b, feed_token, fetch_logits}};
+    small_run_graphs(&b->r, more, 2, BK_F32);
+    must(bk_generator_add(&gen, &b->r.session, &b->r.c, BK_F32, &e), &e);
+    b->program = gen.decode;
+    bk_generator_free(&gen);
+    small_run_open(&b->r);
+    for (; b->position < 3; b->position++, b->r.step++)
+        must(bk_exec_run(b->r.session.exec, whole_plan(b), &b->host, &e), &e);
+    record(b);
 }
 
 static void bench_close(bench *b)
@@ -125,7 +176,7 @@ static void swap_each_pair(bench *b)
         bk_schedule s = *whole->s;
         s.item = malloc((size_t)s.n_items * sizeof *s.item);
         p.wait = malloc((size_t)p.n_waits * sizeof *p.wait + 1);
-        p.assign = malloc((size_t)p.n_assigns * sizeof *p.assign);
+        p.assign = malloc((size_t)(p.n_assigns + 1) * sizeof *p.assign);
         memcpy(s.item, whole->s->item, (size_t)s.n_items * sizeof *s.item);
         memcpy(p.wait, whole->wait, (size_t)p.n_waits * sizeof *p.wait);
         memcpy(p.assign, whole->assign, (size_t)p.n_assigns * sizeof *p.assign);
@@ -240,35 +291,45 @@ static void turn_each_update(bench *b)
         a[k] = a[whole->n_assigns - 1];
         judge_assigns(b, a, whole->n_assigns - 1, "write turned into an update");
     }
-    tell(b, "each first write turned into an update");
+    if (whole->n_assigns > 0) tell(b, "each first write turned into an update");
     free(a);
 }
 
-static void damage_all(const char *more)
+static void damage_all(bench *b)
 {
-    bench b;
-    bench_open(&b, more);
-    remove_each_wait(&b);
-    swap_each_pair(&b);
-    move_each_offset(&b);
-    drop_each_op(&b);
-    turn_each_update(&b);
-    bench_close(&b);
+    remove_each_wait(b);
+    swap_each_pair(b);
+    move_each_offset(b);
+    drop_each_op(b);
+    turn_each_update(b);
+    bench_close(b);
 }
 
 static void test_damage__every_single_damage_is_reported_or_harmless(void **state)
 {
     (void)state;
-    damage_all("");
+    bench b;
+    bench_open(&b, "");
+    damage_all(&b);
 }
 
 static void test_damage__also_of_a_plain_model_with_biases_tying_and_dropout(void **state)
 {
     (void)state;
-    damage_all(
-        "enable_mhc_connections: false\nadd_bias_linear: true\nnormalization: LayerNorm\nswiglu: false\n"
-        "untie_embeddings_and_output_weights: false\nposition_embedding_type: learned_absolute\n"
-        "hidden_dropout: 0.1\nattention_dropout: 0.1\n");
+    bench b;
+    bench_open(
+        &b, "enable_mhc_connections: false\nadd_bias_linear: true\nnormalization: LayerNorm\nswiglu: false\n"
+            "untie_embeddings_and_output_weights: false\nposition_embedding_type: learned_absolute\n"
+            "hidden_dropout: 0.1\nattention_dropout: 0.1\n");
+    damage_all(&b);
+}
+
+static void test_damage__also_of_a_program_that_generates(void **state)
+{
+    (void)state;
+    bench b;
+    bench_open_generating(&b, "");
+    damage_all(&b);
 }
 
 int main(void)
@@ -276,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damage__every_single_damage_is_reported_or_harmless),
         cmocka_unit_test(test_damage__also_of_a_plain_model_with_biases_tying_and_dropout),
+        cmocka_unit_test(test_damage__also_of_a_program_that_generates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ void BK_R(bk_strided_acc)(real *out, const real *x, int rank, const int64_t *dim
         sx[d] = from < 0 ? 0 : x_stride[from];
     }
     const int64_t rows = n[0] * n[1] * n[2] * n[3];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * n[DIMS - 1] > 1 << 14)
     for (int64_t r = 0; r < rows; r++) {
         int64_t rest = r, at_out = 0, at_x = 0;
         for (int d = DIMS - 2; d >= 0; d--) {

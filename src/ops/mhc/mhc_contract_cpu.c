@@ -23,7 +23,7 @@ void BK_R(bk_mhc_contract)(real *h, real *w, real *m, real *rho, const real *x, 
                            const real *scale, const real *base, real eps, int64_t T, int64_t n, int64_t C)
 {
     const int64_t K = n * C, tiles = (T + PROJECT_TILE - 1) / PROJECT_TILE;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (T * K > 1 << 14)
     for (int64_t tile = 0; tile < tiles; tile++) {
         const int64_t t = tile * PROJECT_TILE;
         const int tokens = T - t < PROJECT_TILE ? (int)(T - t) : PROJECT_TILE;

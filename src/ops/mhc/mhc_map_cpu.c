@@ -49,7 +49,7 @@ void BK_R(bk_mhc_map)(real *h_pre, real *h_post, real *h_res, real *p, real *q, 
     const gates g = {*alpha_pre, *alpha_post, *alpha_res, bias, (int)n};
     const int64_t K = n * C, N = bk_mhc_rows(n);
     const int64_t tiles = (T + PROJECT_TILE - 1) / PROJECT_TILE;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (T * K > 1 << 12)
     for (int64_t tile = 0; tile < tiles; tile++) {
         const int64_t t = tile * PROJECT_TILE;
         const int tokens = T - t < PROJECT_TILE ? (int)(T - t) : PROJECT_TILE;

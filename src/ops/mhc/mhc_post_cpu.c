@@ -85,7 +85,7 @@ void BK_R(bk_mhc_post)(real *x_next, const real *x, const real *h_res, const rea
                        const real *bias, const bk_mhc_dropout *drop, int64_t T, int64_t n, int64_t C)
 {
     if (drop && drop->p <= 0) drop = NULL;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (T * n * C > 1 << 14)
     for (int64_t t = 0; t < T; t++) {
         const token k = {h_res + t * n * n, h_post + t * n, y + t * C, bias};
         BK_MHC_BY_N(n, post_token, x_next + t * n * C, x + t * n * C, &k, drop, t, C);

@@ -5,7 +5,7 @@
 
 void BK_R(bk_mhc_expand)(real *x, const real *h, int64_t T, int64_t n, int64_t C)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (T * n * C > 1 << 14)
     for (int64_t t = 0; t < T; t++)
         for (int64_t j = 0; j < n; j++) memcpy(x + (t * n + j) * C, h + t * C, (size_t)C * sizeof(real));
 }
@@ -50,7 +50,7 @@ INLINE void aggregate(int n, real *a, const real *x, const real *h_pre, int64_t 
 
 void BK_R(bk_mhc_aggregate)(real *a, const real *x, const real *h_pre, int64_t T, int64_t n, int64_t C)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (T * n * C > 1 << 14)
     for (int64_t t = 0; t < T; t++) BK_MHC_BY_N(n, aggregate, a + t * C, x + t * n * C, h_pre + t * n, C);
 }
 
