@@ -19,6 +19,22 @@ done:
     return st;
 }
 
+bk_status bk_cli_own_flags(bk_flag *own, int64_t n_own, int argc, char *const *argv, const char *because,
+                           bk_err *e)
+{
+    bk_config c;
+    bk_config_init(&c);
+    bk_status st = bk_config_read_flags(&c, own, n_own, argc, argv, e);
+    for (int k = 0; k < BK_N_OPTIONS && st == BK_OK; k++) {
+        char cite[BK_CITE_LEN];
+        if (c.origin[k].where)
+            st = bk_err_set(e, BK_E_INPUT, "%s: %s; drop it", bk_config_cite(cite, &c, (bk_option_id)k),
+                            because);
+    }
+    bk_config_free(&c);
+    return st;
+}
+
 int bk_cli_report(bk_status st, const bk_err *e)
 {
     if (st == BK_OK) return BK_EXIT_OK;

@@ -57,20 +57,11 @@ done:
 static bk_status run_op_file(bk_outcome *out, const bk_st *file, bk_dtype real, bk_flag *own, int argc,
                              char *const *argv, bk_err *e)
 {
-    bk_config c;
-    bk_status st;
-    bk_config_init(&c);
-    BK_TRY(bk_config_read_flags(&c, own, N_OWN, argc, argv, e));
-    for (int k = 0; k < BK_N_OPTIONS; k++) {
-        char cite[BK_CITE_LEN];
-        if (!c.origin[k].where) continue;
-        st = bk_err_set(e, BK_E_INPUT, "%s: %.200s holds one operator, which has no options; drop it",
-                        bk_config_cite(cite, &c, (bk_option_id)k), own[AGAINST].value);
-        goto done;
-    }
+    char because[256];
+    snprintf(because, sizeof because, "%.200s holds one operator, which has no options", own[AGAINST].value);
+    bk_status st = bk_cli_own_flags(own, N_OWN, argc, argv, because, e);
+    if (st != BK_OK) return st;
     if ((st = bk_against_op(out, file, real, e)) != BK_OK) bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
-done:
-    bk_config_free(&c);
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* birkhoff train | plan | check */
+/* birkhoff train | plan | check | generate */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +13,14 @@ static const struct {
     {"train", bk_cli_train, "train a model"},
     {"plan", bk_cli_plan, "print what a step would do and cost; nothing is allocated"},
     {"check", bk_cli_check, "compare gradients with finite differences, or a model with reference vectors"},
+    {"generate", bk_cli_generate, "continue a prompt with the model of a checkpoint"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *to)
 {
     fputs("usage: birkhoff <command> [--config FILE] [--option value ...]\n\n", to);
-    for (int k = 0; k < N_COMMANDS; k++) fprintf(to, "  %-6s %s\n", commands[k].name, commands[k].help);
+    for (int k = 0; k < N_COMMANDS; k++) fprintf(to, "  %-8s %s\n", commands[k].name, commands[k].help);
     fputs("\nbirkhoff help options lists every option with its default.\n", to);
 }
 
