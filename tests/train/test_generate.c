@@ -389,8 +389,7 @@ static void test_generate__does_not_disturb_training(void **state)
     free(result[0]), free(result[1]);
 }
 
-/* The graph passes the verifier and comes back from its text; its schedule has no micro-batches, and freed
- * bytes are never read, whatever the order. */
+/* The graph passes the verifier and comes back from its text; nothing of it is of a micro-batch. */
 static void test_generate__programs_are_like_others(void **state)
 {
     (void)state;
@@ -409,6 +408,13 @@ static void test_generate__programs_are_like_others(void **state)
         assert_string_equal(bk_str_text(&text), bk_str_text(&again));
         bk_graph_free(read);
         bk_str_free(&text), bk_str_free(&again);
+        const bk_vid position = bk_value_find(prog->g, BK_INPUT, "position"),
+                     cache = bk_value_find(prog->g, BK_STATE, "cache.v.layer1");
+        assert_true(position != BK_NONE && cache != BK_NONE);
+        assert_int_equal(prog->g->value[cache].scope, BK_RUN);
+        assert_int_equal(prog->g->value[cache].dim[0].size, CONTEXT);
+        assert_int_equal(prog->g->value[cache].dim[0].count, 1 + position);
+        assert_int_equal(prog->g->value[cache].dim[2].size, 2);
         for (int64_t i = 0; i < prog->s->n_items; i++) assert_int_equal(prog->s->item[i].micro, BK_NONE);
         for (int64_t o = 0; o < prog->g->n_ops; o++) assert_int_equal(prog->g->op[o].scope, BK_STEP);
     }
