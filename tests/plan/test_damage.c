@@ -179,7 +179,7 @@ static void swap_each_pair(bench *b)
         p.assign = malloc((size_t)(p.n_assigns + 1) * sizeof *p.assign);
         memcpy(s.item, whole->s->item, (size_t)s.n_items * sizeof *s.item);
         memcpy(p.wait, whole->wait, (size_t)p.n_waits * sizeof *p.wait);
-        memcpy(p.assign, whole->assign, (size_t)p.n_assigns * sizeof *p.assign);
+        if (whole->n_assigns > 0) memcpy(p.assign, whole->assign, (size_t)p.n_assigns * sizeof *p.assign);
         const bk_item first = s.item[i];
         s.item[i] = s.item[i + 1], s.item[i + 1] = first;
         const int32_t x = (int32_t)i, y = (int32_t)i + 1;
@@ -189,7 +189,7 @@ static void swap_each_pair(bench *b)
         for (int64_t k = 0; k < p.n_assigns; k++) p.assign[k].item = MOVED(p.assign[k].item);
 #undef MOVED
         qsort(p.wait, (size_t)p.n_waits, sizeof *p.wait, by_after);
-        qsort(p.assign, (size_t)p.n_assigns, sizeof *p.assign, by_item);
+        if (p.n_assigns > 0) qsort(p.assign, (size_t)p.n_assigns, sizeof *p.assign, by_item);
         p.s = &s;
         judge(b, &p, "items swapped");
         free(s.item), free(p.wait), free(p.assign);
@@ -263,7 +263,7 @@ static void drop_each_op(bench *b)
 static void judge_assigns(bench *b, bk_assign *assign, int64_t n, const char *what)
 {
     bk_plan p = *whole_plan(b);
-    qsort(assign, (size_t)n, sizeof *assign, by_item);
+    if (n > 0) qsort(assign, (size_t)n, sizeof *assign, by_item);
     p.assign = assign, p.n_assigns = n;
     judge(b, &p, what);
 }
@@ -279,7 +279,7 @@ static void turn_each_update(bench *b)
             const bk_oid o = g->region_op[r->first + k];
             for (int32_t u = 0; u < g->op[o].n_upd; u++) {
                 if (bk_plan_assigns(whole, (int32_t)i, o, u)) continue;
-                memcpy(a, whole->assign, (size_t)whole->n_assigns * sizeof *a);
+                if (whole->n_assigns > 0) memcpy(a, whole->assign, (size_t)whole->n_assigns * sizeof *a);
                 a[whole->n_assigns] = (bk_assign){(int32_t)i, o, u};
                 judge_assigns(b, a, whole->n_assigns + 1, "update turned into a write");
             }

@@ -120,12 +120,12 @@ static void test_sampling__refuses_what_makes_no_sense(void **state)
         bk_sampling s;
         const char *says;
     } bad[] = {{{.temperature = -1, .top_p = 1}, "temperature -1"},
-               {{.temperature = NAN, .top_p = 1}, "temperature"},
-               {{.temperature = INFINITY, .top_p = 1}, "temperature inf"},
+               {{.temperature = (double)NAN, .top_p = 1}, "temperature"},
+               {{.temperature = (double)INFINITY, .top_p = 1}, "temperature inf"},
                {{.temperature = 1, .top_k = -1, .top_p = 1}, "top-k -1"},
                {{.temperature = 1, .top_p = 0}, "top-p 0"},
                {{.temperature = 1, .top_p = 1.5}, "top-p 1.5"},
-               {{.temperature = 1, .top_p = NAN}, "top-p"}};
+               {{.temperature = 1, .top_p = (double)NAN}, "top-p"}};
     bk_err e = {0};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         assert_int_equal(bk_sampling_check(&bad[k].s, &e), BK_E_INPUT);
@@ -133,7 +133,7 @@ static void test_sampling__refuses_what_makes_no_sense(void **state)
     }
     const bk_sampling fine = {.temperature = 0, .top_p = 1};
     assert_int_equal(bk_sampling_check(&fine, &e), BK_OK);
-    static const double broken[N] = {0, 0, NAN, 0, 0, 0};
+    static const double broken[N] = {0, 0, (double)NAN, 0, 0, 0};
     bk_candidate scratch[N];
     int32_t token;
     assert_int_equal(bk_sampling_draw(&token, broken, N, &fine, 17, scratch, &e), BK_E_CHECK);
