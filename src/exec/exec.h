@@ -34,6 +34,11 @@ bk_status bk_exec_run(bk_exec *x, const bk_plan *p, const bk_host *host, bk_err 
  * is a deadlock: BK_E_CHECK with who waits for whom. */
 bk_status bk_exec_interleave(bk_exec *x, const bk_plan *p, const bk_host *host, uint64_t seed, bk_err *e);
 
+/* One step on this thread, looking at all that is written: `where` names the first value that is not finite,
+ * and the op that wrote it; "" if there is none. */
+bk_status bk_exec_watch(char *where, int64_t cap, bk_exec *x, const bk_plan *p, const bk_host *host,
+                        bk_err *e);
+
 /* Of all runs since open (high water), and of the last run (multiply-adds). */
 bk_exec_stats bk_exec_get_stats(const bk_exec *x);
 

@@ -65,7 +65,8 @@ static inline void *bk_call_upd(const bk_call *c, int k)
 static inline int64_t bk_dropped_bytes(const bk_op *op, const int64_t *size, int n, int64_t scalar_bytes)
 {
     int64_t bytes = 0;
-    for (int k = op->n_upd; k < n; k++) bytes += size[k] * scalar_bytes;
+    for (int k = 0; k < n; k++)
+        if (k >= op->n_upd) bytes += size[k] * scalar_bytes;
     return bytes;
 }
 

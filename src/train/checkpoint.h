@@ -20,6 +20,9 @@
 typedef struct {
     int64_t iteration;        /* steps done */
     int64_t consumed_samples; /* of the training part */
+    int64_t skipped_steps;    /* that changed nothing, since something in them was not finite */
+    int64_t line_steps;       /* done since the last log line, */
+    double line_loss_sum;     /* and the sum of their losses: so that lines do not depend on stops */
 } bk_checkpoint_state;
 
 /* ---- Saving ---- */

@@ -157,7 +157,8 @@ void bk_checkpoint_close(bk_checkpoint *k)
 
 bk_checkpoint_state bk_checkpoint_get_state(const bk_checkpoint *k)
 {
-    return (bk_checkpoint_state){k->m.iteration, k->m.consumed_samples};
+    return (bk_checkpoint_state){k->m.iteration, k->m.consumed_samples, k->m.skipped_steps, k->m.line_steps,
+                                 k->m.line_loss_sum};
 }
 
 const char *bk_checkpoint_path(const bk_checkpoint *k)

@@ -90,7 +90,10 @@ static bk_status write_all(const save *s, const bk_session *session, const bk_ch
 {
     bk_manifest m = {.birkhoff_version = BK_VERSION,
                      .iteration = state->iteration,
-                     .consumed_samples = state->consumed_samples};
+                     .consumed_samples = state->consumed_samples,
+                     .skipped_steps = state->skipped_steps,
+                     .line_steps = state->line_steps,
+                     .line_loss_sum = state->line_loss_sum};
     bk_checkpoint_tensors t = {0};
     char path[BK_PATH_LEN], number[24];
     bk_status st = BK_OK;

@@ -1,15 +1,8 @@
-/* The training loop: batches in, losses out. */
+/* The training loop: batches in, losses out, checkpoints on the way. */
 #ifndef BK_TRAIN_LOOP_H
 #define BK_TRAIN_LOOP_H
 
-#include "config/config.h"
-#include "data/text.h"
-#include "layout/layout.h"
-#include "plan/plan.h"
-
-/* What is read when data_path is not given: text that every machine with a C compiler has. */
-#define BK_DEFAULT_DATA_PATH    "/usr/include"
-#define BK_DEFAULT_DATA_PATTERN "*.h"
+#include "train/run.h"
 
 /* What one step did. */
 typedef struct {
@@ -17,36 +10,40 @@ typedef struct {
     int64_t n_samples; /* consumed so far, this step's included */
     double loss;       /* sum of masked token losses over the number of tokens, before the update */
     double grad_norm;  /* before clipping */
-    double learning_rate;
-    double seconds;   /* that the step took */
-    int64_t n_tokens; /* positions of the step that count in the loss */
-    int64_t madds;    /* multiply-adds counted in the step */
+    double learning_rate, next_learning_rate;
+    double seconds;     /* that the step took */
+    int64_t n_tokens;   /* positions of the step that count in the loss */
+    int64_t madds;      /* multiply-adds counted in the step */
+    bool skipped;       /* something was not finite, and nothing of the run changed (nan_policy skip) */
+    bool line;          /* a log line is due: the first step, every log_interval-th, the last */
+    double line_loss;   /* mean loss of the steps since the last line */
+    int64_t line_steps; /* their number */
 } bk_step_report;
 
-/* What a run is made of, for the header. */
-typedef struct {
-    const bk_config *config;
-    const bk_plan *plan; /* of the train program */
-    int64_t arena_bytes;
-    int64_t n_params; /* elements */
-    int64_t n_train_tokens;
-    int64_t n_valid_tokens; /* 0: there is no validation */
-    const bk_text_report *text;
-} bk_run_report;
+typedef enum { BK_END_DONE, BK_END_STOPPED, BK_END_TIME } bk_end;
 
-/* Where a run reports to. Any function may be NULL. */
+/* How a run ended. */
+typedef struct {
+    bk_end end;
+    int64_t iteration, n_skipped;
+    bool saved; /* the state after `iteration` is in the folder of `save` */
+} bk_end_report;
+
+/* Where a run reports to. Any function may be NULL. A status other than BK_OK ends the run with it. */
 typedef struct {
     void *ctx;
-    void (*begin)(void *ctx, const bk_run_report *r);
-    void (*step)(void *ctx, const bk_step_report *r);
-    void (*evaluated)(void *ctx, int64_t iteration, double loss); /* mean over eval_iters batches */
+    bk_status (*step)(void *ctx, const bk_step_report *r, bk_err *e);
+    bk_status (*evaluated)(void *ctx, int64_t iteration, double loss, double seconds, bk_err *e);
+    bk_status (*saved)(void *ctx, int64_t iteration, double seconds, bk_err *e);
+    bool (*stop)(
+        void *ctx); /* asked after each step: true ends the run as if it were at its end, with a checkpoint */
 } bk_train_log;
 
-/* Trains from initial values for config.train_iters steps on the text of config.data_path, and evaluates
- * after every eval_interval steps and after the last. Without a sample in the validation part, or with
- * eval_iters 0, nothing is evaluated. BK_E_INPUT and BK_E_IO for data that cannot be used, BK_E_MEM for a
- * plan that does not fit, BK_E_CHECK when a loss or the gradient norm is no longer finite: the message says
- * at which step. */
-bk_status bk_train(const bk_config *c, const bk_train_log *log, bk_err *e);
+/* Trains an open run up to config.train_iters steps, and evaluates after every eval_interval steps and after
+ * the last. Without validation data, or with eval_iters 0, nothing is evaluated. Saves at every
+ * save_interval-th step and at the end. BK_E_CHECK when the loss, the gradient norm or a validation loss is
+ * no longer finite and nan_policy is stop: the message says at which step and in which value first;
+ * parameters and checkpoints are those before that step. */
+bk_status bk_train(bk_end_report *out, bk_run *r, const bk_train_log *log, bk_err *e);
 
 #endif

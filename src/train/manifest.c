@@ -80,6 +80,9 @@ bk_status bk_manifest_print(bk_str *out, const bk_manifest *m, bk_err *e)
     bk_str_append(&text, ",\n");
     BK_TRY(append_count(&text, "iteration", m->iteration, e));
     BK_TRY(append_count(&text, "consumed_samples", m->consumed_samples, e));
+    BK_TRY(append_count(&text, "skipped_steps", m->skipped_steps, e));
+    BK_TRY(append_count(&text, "line_steps", m->line_steps, e));
+    bk_str_appendf(&text, "  \"line_loss_sum\": \"%.17g\",\n", m->line_loss_sum);
     BK_TRY(append_count(&text, "file_bytes", m->file_bytes, e));
     bk_str_append(&text, "  \"config\": {");
     for (int64_t i = 0; i < m->n_options; i++) {

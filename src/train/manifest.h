@@ -5,6 +5,9 @@
  *       "birkhoff_version": "0.1.0",
  *       "iteration": 100,
  *       "consumed_samples": 3200,
+ *       "skipped_steps": 0,                        of nan_policy skip
+ *       "line_steps": 3,                           since the last log line,
+ *       "line_loss_sum": "10.25",                  and the sum of their losses
  *       "file_bytes": 123456,                      of model.safetensors
  *       "config": {"num_layers": "2", ..., "data_path": ["a", "b"]},
  *       "tensors": {"embedding.weight": {"dtype": "F32", "shape": [256, 64], "xxh3": "0123456789abcdef"}},
@@ -44,7 +47,8 @@ typedef struct {
 typedef struct {
     bk_arena arena; /* of a manifest that was read: owns all below */
     const char *birkhoff_version;
-    int64_t iteration, consumed_samples, file_bytes;
+    int64_t iteration, consumed_samples, skipped_steps, line_steps, file_bytes;
+    double line_loss_sum;       /* finite */
     bk_manifest_option *option; /* names distinct; in the order of the file */
     int64_t n_options;
     bk_manifest_tensor *tensor; /* names distinct; sorted by name where it was read */

@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,15 @@ static bk_status read_text(const char **out, reader *r, const char *name, const 
     if (!cJSON_IsString(v)) return bk_err_set(r->e, BK_E_INPUT, "%s: %.200s is not a text", r->label, name);
     *out = bk_arena_strdup(&r->m.arena, v->valuestring);
     return *out ? BK_OK : no_memory(r);
+}
+
+/* A number that is written as text, so that every bit of it comes back. */
+static bk_status read_real(double *out, reader *r, const char *name, const cJSON *v)
+{
+    char *end = NULL;
+    *out = cJSON_IsString(v) ? strtod(v->valuestring, &end) : 0;
+    if (end && end != v->valuestring && !*end && isfinite(*out)) return BK_OK;
+    return bk_err_set(r->e, BK_E_INPUT, "%s: %.200s is not a finite number in quotes", r->label, name);
 }
 
 static int64_t count_members(const cJSON *v)
@@ -193,10 +203,23 @@ static bk_status read_version(const reader *r, const cJSON *root)
 /* Each member once, and no other. */
 static bk_status read_members(reader *r, const cJSON *root)
 {
-    enum { FORMAT, BIRKHOFF, ITERATION, SAMPLES, BYTES, CONFIG, TENSORS, CHECKSUM, N_MEMBERS };
-    static const char *const names[N_MEMBERS] = {"format_version",   "birkhoff_version", "iteration",
-                                                 "consumed_samples", "file_bytes",       "config",
-                                                 "tensors",          "checksum"};
+    enum {
+        FORMAT,
+        BIRKHOFF,
+        ITERATION,
+        SAMPLES,
+        SKIPPED,
+        LINE_STEPS,
+        LINE_SUM,
+        BYTES,
+        CONFIG,
+        TENSORS,
+        CHECKSUM,
+        N_MEMBERS
+    };
+    static const char *const names[N_MEMBERS] = {
+        "format_version", "birkhoff_version", "iteration", "consumed_samples", "skipped_steps", "line_steps",
+        "line_loss_sum",  "file_bytes",       "config",    "tensors",          "checksum"};
     const cJSON *member[N_MEMBERS] = {0};
     bk_status st = BK_OK;
     for (const cJSON *c = root->child; c; c = c->next) {
@@ -212,6 +235,9 @@ static bk_status read_members(reader *r, const cJSON *root)
     BK_TRY(read_text(&r->m.birkhoff_version, r, names[BIRKHOFF], member[BIRKHOFF]));
     BK_TRY(read_count(&r->m.iteration, r, names[ITERATION], member[ITERATION]));
     BK_TRY(read_count(&r->m.consumed_samples, r, names[SAMPLES], member[SAMPLES]));
+    BK_TRY(read_count(&r->m.skipped_steps, r, names[SKIPPED], member[SKIPPED]));
+    BK_TRY(read_count(&r->m.line_steps, r, names[LINE_STEPS], member[LINE_STEPS]));
+    BK_TRY(read_real(&r->m.line_loss_sum, r, names[LINE_SUM], member[LINE_SUM]));
     BK_TRY(read_count(&r->m.file_bytes, r, names[BYTES], member[BYTES]));
     BK_TRY(read_config(r, member[CONFIG]));
     BK_TRY(options_are_distinct(r));

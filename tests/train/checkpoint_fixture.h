@@ -60,7 +60,7 @@ static inline void train_to(small_run *r, int64_t iteration)
 
 static inline bk_checkpoint_state state_at(int64_t iteration)
 {
-    return (bk_checkpoint_state){iteration, iteration * 2};
+    return (bk_checkpoint_state){iteration, iteration * 2, 1, iteration % 3, 0.1 * (double)iteration};
 }
 
 static inline bk_status save_in(bk_checkpoint_dir *d, small_run *r, int64_t iteration, bk_err *e)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "train/feed.h"
+#include "train/feeder.h"
 
 /* A model with products large enough for several threads, and the programs of a run. */
 static const char *const threaded =

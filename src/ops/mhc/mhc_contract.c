@@ -112,7 +112,7 @@ static int64_t contract_grad_workspace(const bk_graph *g, const bk_op *op, const
     const bk_value *x = bk_in(g, op, 1);
     const bk_mhc_dims d = bk_mhc_dims_of(x);
     const int64_t scalar = bk_dtype_bytes(x->dtype);
-    int64_t size[N_PARAMS] = {0};
+    int64_t size[N_PARAMS];
     param_sizes(size, &d);
     return kernel_workspace(&d, scalar) + bk_dropped_bytes(op, size, N_PARAMS, scalar);
 }
@@ -124,7 +124,7 @@ static bk_status contract_grad_cpu(bk_call *c, bk_err *e)
     const bk_mhc_dims d = bk_mhc_dims_of(in[1].v);
     const int64_t scalar = bk_dtype_bytes(in[1].v->dtype);
     const double eps = bk_attr_f(c->op, EPS);
-    int64_t size[N_PARAMS] = {0};
+    int64_t size[N_PARAMS];
     void *dw[N_PARAMS];
     param_sizes(size, &d);
     const int beta_w =

@@ -143,7 +143,7 @@ static int64_t map_grad_workspace(const bk_graph *g, const bk_op *op, const bk_t
     const bk_value *x = bk_in(g, op, 3);
     const bk_mhc_dims d = bk_mhc_dims_of(x);
     const int64_t scalar = bk_dtype_bytes(x->dtype);
-    int64_t size[N_PARAMS] = {0};
+    int64_t size[N_PARAMS];
     param_sizes(size, &d);
     return kernel_workspace(&d, op, scalar) + bk_dropped_bytes(op, size, N_PARAMS, scalar);
 }
@@ -154,7 +154,7 @@ static bk_status map_grad_cpu(bk_call *c, bk_err *e)
     const bk_arg *in = c->in;
     const bk_mhc_dims d = bk_mhc_dims_of(in[3].v);
     const int64_t scalar = bk_dtype_bytes(in[3].v->dtype);
-    int64_t size[N_PARAMS] = {0};
+    int64_t size[N_PARAMS];
     void *dw[N_PARAMS];
     param_sizes(size, &d);
     const int beta_w = bk_call_param_grads(dw, c, size, N_PARAMS, scalar,

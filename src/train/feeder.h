@@ -1,7 +1,7 @@
 /* Feeds a program from a source of samples and collects its metrics: the bk_host of training and evaluation.
  */
-#ifndef BK_TRAIN_FEED_H
-#define BK_TRAIN_FEED_H
+#ifndef BK_TRAIN_FEEDER_H
+#define BK_TRAIN_FEEDER_H
 
 #include "data/source.h"
 #include "ir/op.h"

@@ -1,4 +1,4 @@
-#include "train/feed.h"
+#include "train/feeder.h"
 
 #include <string.h>
 

@@ -1,0 +1,74 @@
+#include "train/run.h"
+
+#include <stdlib.h>
+
+static bk_status add_program(bk_run *r, bk_model_mode mode, int64_t n_micro, bk_err *e)
+{
+    bk_program prog;
+    const bk_program_options o = {.mode = mode, .real = BK_F32, .optimizer = true};
+    const bk_status st = bk_program_graph(&prog, r->c, &r->layout, &o, e);
+    if (st == BK_OK) bk_session_add(&r->session, &prog, n_micro);
+    return st;
+}
+
+static bk_status open_session(bk_run *r, bk_err *e)
+{
+    const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = r->c->deterministic};
+    bk_status st = BK_OK;
+    BK_TRY(add_program(r, BK_MODEL_TRAIN, r->layout.n_micro, e));
+    if (r->data.valid.ctx) BK_TRY(add_program(r, BK_MODEL_EVALUATE, 1, e));
+    BK_TRY(bk_generator_add(&r->gen, &r->session, r->c, BK_F32, e));
+    BK_TRY(bk_session_plan(&r->session, &target, e));
+    BK_TRY(bk_session_open(&r->session, r->c->memory_limit, e));
+    r->feed = (bk_feed){.micro_batch = r->layout.micro_batch, .seq = r->layout.seq};
+    r->feed.mask = malloc((size_t)r->layout.seq * sizeof *r->feed.mask);
+    if (!r->feed.mask) st = bk_err_set(e, BK_E_MEM, "train: out of memory");
+done:
+    return st;
+}
+
+/* Parameters, moments and position of a checkpoint. */
+static bk_status load(bk_run *r, bk_err *e)
+{
+    bk_checkpoint *k = NULL;
+    bk_status st = BK_OK;
+    BK_TRY(bk_checkpoint_open(&k, r->c->load, r->c->ckpt_step, e));
+    BK_TRY(bk_checkpoint_load(k, &r->session, BK_CHECKPOINT_ALL, e));
+    bk_checkpoint_config_diff(&r->config_diff, k, r->c);
+    r->state = bk_checkpoint_get_state(k);
+    if (r->state.consumed_samples != r->state.iteration * r->layout.global_batch)
+        st = bk_err_set(e, BK_E_INPUT,
+                        "%s: %lld steps consumed %lld samples, which is not global_batch_size %lld a step; "
+                        "give the batch that it "
+                        "was trained with",
+                        bk_checkpoint_path(k), (long long)r->state.iteration,
+                        (long long)r->state.consumed_samples, (long long)r->layout.global_batch);
+done:
+    bk_checkpoint_close(k);
+    return st;
+}
+
+bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e)
+{
+    *r = (bk_run){.c = c};
+    bk_status st = BK_OK;
+    BK_TRY(bk_layout_resolve(&r->layout, c, 1, e));
+    BK_TRY(bk_run_data_open(&r->data, c, &r->layout, e));
+    BK_TRY(open_session(r, e));
+    bk_session_init_params(&r->session, (uint64_t)c->seed);
+    if (c->load[0]) BK_TRY(load(r, e));
+    if (c->save[0]) BK_TRY(bk_checkpoint_dir_open(&r->save, c->save, r->state.iteration, c, e));
+done:
+    return st;
+}
+
+void bk_run_close(bk_run *r)
+{
+    bk_checkpoint_dir_close(r->save);
+    bk_str_free(&r->config_diff);
+    free(r->feed.mask);
+    bk_generator_free(&r->gen);
+    bk_session_close(&r->session);
+    bk_run_data_close(&r->data);
+    *r = (bk_run){0};
+}

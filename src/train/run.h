@@ -1,0 +1,32 @@
+/* A run: data, programs, parameters and where they are saved, made from a configuration and ready for the
+ * loop. */
+#ifndef BK_TRAIN_RUN_H
+#define BK_TRAIN_RUN_H
+
+#include "train/checkpoint.h"
+#include "train/feeder.h"
+#include "train/generate.h"
+#include "train/run_data.h"
+#include "train/session.h"
+
+/* Programs of a run's session. */
+enum { BK_RUN_TRAIN, BK_RUN_EVALUATE };
+
+typedef struct {
+    const bk_config *c;
+    bk_layout layout;
+    bk_run_data data;
+    bk_session session;
+    bk_generator gen; /* for the sample at the end */
+    bk_feed feed;
+    bk_checkpoint_dir *save;   /* NULL where nothing is saved */
+    bk_checkpoint_state state; /* steps done; of the checkpoint that was loaded at first */
+    bk_str config_diff;        /* options that differ from those of that checkpoint, a line each */
+} bk_run;
+
+/* Opens everything: data, plans, memory, parameters (drawn, or those of `load` and its position), the folder
+ * of `save`. Must stay where it is. The caller closes in any case. */
+bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e);
+void bk_run_close(bk_run *r); /* {0} is fine */
+
+#endif
