@@ -3,6 +3,7 @@
 #include <math.h>
 #include <omp.h>
 
+#include "data/sampler.h"
 #include "train/feeder.h"
 
 /* A model with products large enough for several threads, and the programs of a run. */
@@ -198,7 +199,7 @@ static double *state_of_cut(int64_t *n, double *grad_norm, int64_t micro_batch, 
     const bk_tokens tokens = {text, 2, sizeof text / sizeof *text};
     must(bk_sampler_make(&sampler, tokens, BK_PART_TRAIN, &(bk_sampler_options){.seq_length = SEQ}, &e), &e);
     float mask[SEQ];
-    bk_feed feed = {.sampler = &sampler,
+    bk_feed feed = {.source = bk_sampler_source(&sampler),
                     .micro_batch = micro_batch,
                     .seq = SEQ,
                     .n_micro = r.layout.n_micro,
