@@ -394,8 +394,10 @@ static void test_verify__strides(void **state)
 static void test_verify__op_fields(void **state)
 {
     (void)state;
-    ASSERT_REFUSED(g->op[5].kind = BK_N_OPS,
-                   "op: op @5 of no kind (decoder.0.attn forward): kind 45 is not in ops.def");
+    char beyond[128];
+    snprintf(beyond, sizeof beyond,
+             "op: op @5 of no kind (decoder.0.attn forward): kind %d is not in ops.def", (int)BK_N_OPS);
+    ASSERT_REFUSED(g->op[5].kind = BK_N_OPS, beyond);
     ASSERT_REFUSED(g->op[5].lane = BK_N_LANES,
                    "op: op @5 linear (decoder.0.attn forward): there is no lane 5");
     ASSERT_REFUSED(g->op[5].tag.node = BK_N_NODES,
