@@ -82,11 +82,11 @@ static void print_data(const bk_run *r)
     char train[BK_HUMAN_LEN], valid[BK_HUMAN_LEN];
     printf("data    ");
     print_source(r);
-    printf(": %lld document%s, %s tokens", (long long)d->n_documents, plural(d->n_documents),
-           bk_human_count(train, d->n_train_tokens));
-    if (d->n_valid_tokens > 0)
-        printf(" for training, %s for validation", bk_human_count(valid, d->n_valid_tokens));
-    puts(d->valid.ctx ? "" : ", no validation");
+    printf(": %lld document%s, %s tokens%s", (long long)d->n_documents, plural(d->n_documents),
+           bk_human_count(train, d->n_train_tokens),
+           d->n_valid_tokens > 0 || !d->valid.ctx ? " for training, " : "");
+    if (d->n_valid_tokens > 0) printf("%s for validation", bk_human_count(valid, d->n_valid_tokens));
+    puts(d->valid.ctx ? "" : "no validation");
     if (d->text_report.n_unreadable > 0)
         printf("        %lld could not be read; the first: %s\n", (long long)d->text_report.n_unreadable,
                d->text_report.first_unreadable);
@@ -195,7 +195,7 @@ static bk_status print_token(void *ctx, int32_t token, bk_err *e)
 /* What the model writes when a document begins. */
 static bk_status print_sample(bk_run *r, bk_err *e)
 {
-    if (r->data.kind != BK_DATA_TEXT) return BK_OK;
+    if (r->data.kind != BK_DATA_TEXT || r->state.iteration == 0) return BK_OK;
     const int32_t prompt = BK_TEXT_EOD;
     const bk_generate_options o = {
         .n_tokens = SAMPLE_TOKENS,

@@ -43,11 +43,12 @@ static void test_train_exe__prints_plain_lines(void **state)
     run_exe(&r, ARGS(TEXT, "--split", "80,20", "--log-interval", "2", "--eval-interval", "3"));
     assert_int_equal(r.rc, 0);
     assert_string_equal(r.err, "");
-    expect_contains(r.out, ARGS("model   1 layer, width 16, 2 heads", "2 residual streams (mHC",
-                                "data    text: 1 file, 410 tokens for training, 103 for validation\n",
-                                "batch   1 sample of 8 tokens in 1 micro-batch, 4 steps\n", "memory  ",
-                                "step      loss  grad norm", "\ndone    4 steps in 0:", ", loss ",
-                                ", validation loss "));
+    expect_contains(r.out, ARGS("model   1 layer, width 16, 2 heads",
+                                "mHC     2 residual streams around 2 sublayers",
+                                "data    text: 1 document, 410 tokens for training, 103 for validation\n",
+                                "batch   8 tokens: 1 sample of 8 in 1 micro-batch; 4 steps\n",
+                                "a bigram model ", "\nsample  ", "memory  ", "step      loss  grad norm",
+                                "\ndone    4 steps in 0:", ", loss ", ", validation loss "));
     assert_null(strpbrk(r.out, "\r\033\b"));
     assert_int_equal(count(r.out, "  validation\n"), 2);
     for (int step = 1; step <= 4; step++) {
@@ -88,7 +89,8 @@ static void test_train_exe__draws_a_bar_on_a_terminal(void **state)
     char out[16384];
     run_on_terminal(out, sizeof out, "xterm", 80);
     expect_contains(out, ARGS("\r\033[K[........", "   0%  0/4  first step  ETA -:--", "\r\033[K       1  ",
-                              "  25%  1/4  loss ", "\r\033[K       4  ", "\r\033[K\r\ndone    4 steps"));
+                              "  25%  1/4  loss ", "\r\033[K       4  ", "\r\033[K\r\nsample  ",
+                              "\r\ndone    4 steps"));
     run_on_terminal(out, sizeof out, "xterm", 24);
     expect_contains(out, ARGS("\r\033[K  0%  0/4  first step "));
     for (const char *at = strstr(out, "\r\033[K"), *next; at; at = next) {
@@ -110,7 +112,7 @@ static void test_train_exe__says_when_there_is_no_validation(void **state)
     assert_null(strstr(r.out, "validation loss"));
     run_exe(&r, ARGS(TEXT, "--train-iters", "0"));
     assert_int_equal(r.rc, 0);
-    expect_contains(r.out, ARGS("0 steps\n", "\ndone    0 steps in 0:00\n"));
+    expect_contains(r.out, ARGS("; 0 steps\n", "\ndone    0 steps in 0:00\n"));
 }
 
 static void test_train_exe__names_what_it_could_not_read(void **state)
@@ -122,8 +124,8 @@ static void test_train_exe__names_what_it_could_not_read(void **state)
     assert_int_equal(symlink("nowhere", "folder/dangling"), 0);
     run_exe(&r, ARGS(TRAIN, "--data-path", "folder"));
     assert_int_equal(r.rc, 0);
-    expect_contains(r.out,
-                    ARGS("data    folder: 1 file", "1 could not be read; the first: folder/dangling: No"));
+    expect_contains(
+        r.out, ARGS("data    folder: 1 document", "1 could not be read; the first: folder/dangling: No"));
 }
 
 static void test_train_exe__memory_is_refused_before_it_is_taken(void **state)
