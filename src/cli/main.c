@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/cli.h"
 
 static const struct {
@@ -35,7 +36,10 @@ static int print_options(void)
 
 static int print_version(void)
 {
-    puts("birkhoff " BK_VERSION);
+    bk_str text = {0};
+    bk_version_describe(&text);
+    fputs(bk_str_text(&text), stdout);
+    bk_str_free(&text);
     return BK_EXIT_OK;
 }
 
