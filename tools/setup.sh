@@ -24,6 +24,8 @@ need libopenblas-openmp-dev lib openblas
 need libyaml-dev lib yaml-0.1
 need libcjson-dev lib libcjson
 need libxxhash-dev lib libxxhash
+need libprotobuf-c-dev lib libprotobuf-c
+need protobuf-c-compiler has protoc-c
 need libcmocka-dev lib cmocka
 case "${1-}" in
 '') ;;

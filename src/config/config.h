@@ -127,6 +127,10 @@ void bk_config_value(bk_str *out, const bk_config *c, bk_option_id id);
 enum { BK_CITE_LEN = 192 };
 char *bk_config_cite(char out[BK_CITE_LEN], const bk_config *c, bk_option_id id);
 
+/* A hash over what decides the numbers of a run: names and values of the options of model, mHC, training and
+ * data. How it is computed and reported does not count. BK_E_MEM. */
+bk_status bk_config_hash(uint64_t *out, const bk_config *c);
+
 /* Appends all options, one a line: name, value, origin; then those that were set without effect. Same text
  * for the same configuration. */
 void bk_config_dump(bk_str *out, const bk_config *c);

@@ -1,6 +1,7 @@
 /* The configuration as text: the dump and the help. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "config/option.h"
 
 enum { NAME_WIDTH = 36, VALUE_WIDTH = 20, HELP_INDENT = 6, LINE_WIDTH = 100 };
@@ -46,6 +47,21 @@ void bk_config_dump(bk_str *out, const bk_config *c)
             dump_line(out, c, (bk_option_id)i);
         }
     }
+}
+
+bk_status bk_config_hash(uint64_t *out, const bk_config *c)
+{
+    bk_str text = {0};
+    for (int i = 0; i < BK_N_OPTIONS; i++) {
+        if (bk_options[i].group >= BK_GROUP_RUN) continue;
+        bk_str_appendf(&text, "%s ", bk_options[i].name);
+        bk_config_value(&text, c, (bk_option_id)i);
+        bk_str_append_char(&text, '\n', 1);
+    }
+    const bool failed = text.failed;
+    *out = bk_hash_str(bk_str_text(&text));
+    bk_str_free(&text);
+    return failed ? BK_E_MEM : BK_OK;
 }
 
 /* The flag with '-' for '_'. */

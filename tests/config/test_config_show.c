@@ -75,12 +75,40 @@ static void test_config_show__names_are_unique(void **state)
     }
 }
 
+/* The hash is one of the numbers' causes, however they were spelled; where they are reported does not count.
+ */
+static void test_config_show__hash_of_what_decides_the_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool same;
+    } cases[] = {{SMALL, true},
+                 {SMALL "lr: 3.0e-4\nmicro_batch: 1\n", true},
+                 {SMALL "log_interval: 3\nlog_jsonl: x\ntensorboard_dir: y\n", true},
+                 {SMALL "lr: 3.1e-4\n", false},
+                 {SMALL "seed: 1\n", false},
+                 {SMALL "data_path: x\n", false},
+                 {SMALL "enable_mhc_connections: true\n", false}};
+    uint64_t first = 0;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        bk_config c;
+        uint64_t hash;
+        assert_accepted(&c, cases[k].text);
+        assert_int_equal(bk_config_hash(&hash, &c), BK_OK);
+        if (k == 0) first = hash;
+        if ((hash == first) != cases[k].same) fail_msg("case %d", (int)k);
+        bk_config_free(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_show__dump_has_name_value_origin),
         cmocka_unit_test(test_config_show__help_has_every_option),
         cmocka_unit_test(test_config_show__names_are_unique),
+        cmocka_unit_test(test_config_show__hash_of_what_decides_the_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,104 @@
+#include "train/jsonl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* Whether a new line must begin before the first record: a run that filled the disk may have left half a one.
+ * A file that cannot be read is taken to end in the middle of a line: an empty one harms no reader. */
+static bool ends_in_a_line(const char *path)
+{
+    struct stat s;
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) return false;
+    FILE *f = fopen(path, "rb");
+    const int last = f && fseek(f, -1, SEEK_END) == 0 ? fgetc(f) : EOF;
+    if (f) fclose(f);
+    return last != '\n';
+}
+
+bk_status bk_jsonl_open(bk_jsonl *j, const char *path, bk_err *e)
+{
+    *j = (bk_jsonl){0};
+    const bool cut_off = ends_in_a_line(path);
+    bk_status st = bk_log_file_open(&j->file, path, false, e);
+    if (st == BK_OK && cut_off) st = bk_log_file_write(&j->file, "\n", 1, e);
+    if (st != BK_OK) bk_jsonl_close(j, NULL);
+    return st;
+}
+
+static void begin(bk_jsonl *j, const char *kind)
+{
+    j->line.len = 0;
+    bk_str_appendf(&j->line, "{\"kind\":\"%s\"", kind);
+}
+
+static void put_count(bk_jsonl *j, const char *key, int64_t n)
+{
+    bk_str_appendf(&j->line, ",\"%s\":%" PRId64, key, n);
+}
+
+static void put_real(bk_jsonl *j, const char *key, double x)
+{
+    if (isfinite(x))
+        bk_str_appendf(&j->line, ",\"%s\":%.17g", key, x);
+    else
+        bk_str_appendf(&j->line, ",\"%s\":null", key);
+}
+
+/* Text without quotes, backslashes and control characters. */
+static void put_text(bk_jsonl *j, const char *key, const char *text)
+{
+    bk_str_appendf(&j->line, ",\"%s\":\"%s\"", key, text);
+}
+
+static bk_status end(bk_jsonl *j, bk_err *e)
+{
+    bk_str_append(&j->line, "}\n");
+    if (j->line.failed) return bk_err_set(e, BK_E_MEM, "%s: out of memory", j->file.path);
+    return bk_log_file_write(&j->file, j->line.s, j->line.len, e);
+}
+
+bk_status bk_jsonl_run(bk_jsonl *j, const bk_run_values *v, bk_err *e)
+{
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016" PRIx64, v->config_hash);
+    begin(j, "run");
+    put_text(j, "birkhoff", v->version);
+    put_text(j, "commit", v->commit);
+    put_text(j, "config_hash", hash);
+    put_count(j, "first_iteration", v->first_iteration);
+    put_count(j, "time", (int64_t)time(NULL));
+    return end(j, e);
+}
+
+bk_status bk_jsonl_step(bk_jsonl *j, const bk_step_values *v, bk_err *e)
+{
+    begin(j, "step");
+    put_count(j, "iteration", v->iteration);
+    put_count(j, "consumed_samples", v->n_samples);
+    put_real(j, "loss", v->loss);
+    put_real(j, "grad_norm", v->grad_norm);
+    put_real(j, "learning_rate", v->learning_rate);
+    put_real(j, "tokens_per_s", v->tokens_per_s);
+    put_real(j, "tflops", v->tflops);
+    put_real(j, "seconds", v->seconds);
+    return end(j, e);
+}
+
+bk_status bk_jsonl_evaluation(bk_jsonl *j, const bk_evaluation_values *v, bk_err *e)
+{
+    begin(j, "validation");
+    put_count(j, "iteration", v->iteration);
+    put_count(j, "consumed_samples", v->n_samples);
+    put_real(j, "validation_loss", v->loss);
+    put_real(j, "validation_ppl", bk_perplexity(v->loss));
+    return end(j, e);
+}
+
+bk_status bk_jsonl_close(bk_jsonl *j, bk_err *e)
+{
+    bk_str_free(&j->line);
+    return bk_log_file_close(&j->file, e);
+}
