@@ -6,17 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/flops.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/sparkline.h"
 #include "train/loop.h"
+#include "train/metrics.h"
 
-enum { SAMPLE_TOKENS = 400 };
+enum { SAMPLE_TOKENS = 400, SPARK_STEPS = 64, SPARK_COLUMNS = 16 };
 
 typedef struct {
     const bk_config *c;
     const bk_run *run;
     bk_progress progress;
-    double step_loss;        /* of the last step */
+    bk_metrics metrics;
+    double peak_flops;          /* of this machine, a second */
+    double losses[SPARK_STEPS]; /* of the last steps, the oldest first */
+    int64_t n_losses;
     double loss, valid_loss; /* of the last line; NaN before it */
     /* Since the last line. */
     double seconds;
@@ -124,10 +130,12 @@ static void begin(screen *s)
            bytes >= 1 << 30 ? "; the first step is slow, since it touches all of it for the first time" : "");
     if (c->save[0]) printf("save    %s\n", c->save);
     print_position(s->run);
-    printf("\n%8s  %8s  %9s  %9s  %8s  %8s  %7s\n", "step", "loss", "grad norm", "lr", "tokens/s", "GFLOP/s",
-           "ETA");
+    s->peak_flops = bk_measure_flops_f32(0.1);
+    printf("machine %.0f GFLOP/s of multiply-adds in float\n", 1e-9 * s->peak_flops);
+    printf("\n%8s  %8s  %9s  %9s  %8s  %8s  %5s  %7s\n", "step", "loss", "grad norm", "lr", "tokens/s",
+           "GFLOP/s", "peak", "ETA");
     fflush(stdout);
-    bk_progress_begin(&s->progress, c->train_iters);
+    bk_progress_begin(&s->progress, c->train_iters, s->run->state.iteration);
     bk_progress_draw(&s->progress, s->run->state.iteration, "first step");
 }
 
@@ -136,46 +144,70 @@ static void begin(screen *s)
 
 static void draw(screen *s)
 {
-    char text[32];
-    snprintf(text, sizeof text, "loss %.4f", s->step_loss);
+    char text[32 + BK_SPARKLINE_LEN(SPARK_COLUMNS)], spark[BK_SPARKLINE_LEN(SPARK_COLUMNS)];
+    if (s->n_losses == 0) return;
+    bk_sparkline(spark, s->losses, s->n_losses, SPARK_COLUMNS, bk_locale_is_utf8());
+    snprintf(text, sizeof text, "loss %.4f %s", s->losses[s->n_losses - 1], spark);
     bk_progress_draw(&s->progress, s->run->state.iteration, text);
+}
+
+static void remember_loss(screen *s, double loss)
+{
+    if (s->n_losses == SPARK_STEPS)
+        memmove(s->losses, s->losses + 1, sizeof s->losses - sizeof *s->losses), s->n_losses--;
+    s->losses[s->n_losses++] = loss;
+}
+
+static void print_line(screen *s, const bk_step_report *r)
+{
+    char left[BK_CLOCK_LEN];
+    const double flops = 2 * (double)s->madds / s->seconds;
+    s->loss = r->line_loss;
+    bk_progress_clear(&s->progress);
+    printf("%8lld  %8.4f  %9.4f  %9.3e  %8.0f  %8.1f  %4.0f%%  %7s\n", (long long)r->iteration, r->line_loss,
+           r->grad_norm, r->learning_rate, (double)s->n_tokens / s->seconds, 1e-9 * flops,
+           100 * flops / s->peak_flops,
+           bk_progress_clock(left, bk_progress_left(&s->progress, r->iteration)));
+    fflush(stdout);
+    s->seconds = 0, s->n_tokens = s->madds = 0;
 }
 
 static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
 {
-    (void)e;
     screen *s = ctx;
     s->seconds += r->seconds, s->madds += r->madds, s->n_tokens += r->n_tokens;
-    s->step_loss = r->loss;
+    remember_loss(s, r->loss);
     if (r->skipped) {
         bk_progress_clear(&s->progress);
         printf("%8lld  skipped: loss %g, gradient norm %g\n", (long long)r->iteration, r->loss, r->grad_norm);
     }
-    if (r->line) {
-        char left[BK_CLOCK_LEN];
-        s->loss = r->line_loss;
-        bk_progress_clear(&s->progress);
-        printf("%8lld  %8.4f  %9.4f  %9.3e  %8.0f  %8.1f  %7s\n", (long long)r->iteration, r->line_loss,
-               r->grad_norm, r->learning_rate, (double)s->n_tokens / s->seconds,
-               2e-9 * (double)s->madds / s->seconds,
-               bk_progress_clock(left, bk_progress_left(&s->progress, r->iteration)));
-        fflush(stdout);
-        s->seconds = 0, s->n_tokens = s->madds = 0;
-    }
+    if (r->line) print_line(s, r);
     draw(s);
-    return BK_OK;
+    const bk_step_values values = {.iteration = r->iteration,
+                                   .n_samples = r->n_samples,
+                                   .batch_size = s->run->layout.global_batch,
+                                   .loss = r->loss,
+                                   .grad_norm = r->grad_norm,
+                                   .learning_rate = r->learning_rate,
+                                   .next_learning_rate = r->next_learning_rate,
+                                   .tokens_per_s = (double)r->n_tokens / r->seconds,
+                                   .tflops = 2e-12 * (double)r->madds / r->seconds,
+                                   .seconds = r->seconds};
+    return bk_metrics_step(&s->metrics, &values, e);
 }
 
 static bk_status evaluated(void *ctx, int64_t iteration, double loss, double seconds, bk_err *e)
 {
-    (void)seconds, (void)e;
+    (void)seconds;
     screen *s = ctx;
+    const bk_evaluation_values values = {
+        .iteration = iteration, .n_samples = s->run->state.consumed_samples, .loss = loss};
     s->valid_loss = loss;
     bk_progress_clear(&s->progress);
     printf("%8lld  %8.4f  validation\n", (long long)iteration, loss);
     fflush(stdout);
     draw(s);
-    return BK_OK;
+    return bk_metrics_evaluation(&s->metrics, &values, e);
 }
 
 /* ---- the end --------------------------------------------------------------------------------------------
@@ -281,14 +313,17 @@ int bk_cli_train(int argc, char *const *argv)
     const bk_train_log log = {.ctx = &s, .step = step, .evaluated = evaluated, .stop = stopped};
     if (st != BK_OK) goto done;
     BK_TRY(bk_run_open(&run, &c, &e));
+    BK_TRY(bk_metrics_open(&s.metrics, &c, run.state.iteration + 1, &e));
     begin(&s);
     signal(SIGINT, on_signal), signal(SIGTERM, on_signal);
     BK_TRY(bk_train(&end, &run, &log, &e));
+    BK_TRY(bk_metrics_close(&s.metrics, &e));
     bk_progress_clear(&s.progress);
     if (end.end == BK_END_DONE) BK_TRY(print_sample(&run, &e));
     print_end(&s, &end, argc, argv);
 done:
     bk_progress_clear(&s.progress);
+    bk_metrics_close(&s.metrics, NULL);
     bk_run_close(&run);
     bk_config_free(&c);
     if (st == BK_OK && end.end == BK_END_STOPPED && !end.saved) return 128 + stop_signal;

@@ -8,15 +8,16 @@
 
 typedef struct {
     bool on;
-    int64_t total;
-    double start; /* bk_now() of the first step's beginning */
-    double drawn; /* bk_now() of the last drawing; 0 while there is no bar on the screen */
+    int64_t total, first; /* steps of all, and those done before this run */
+    double start;         /* bk_now() of the first step's beginning */
+    double drawn;         /* bk_now() of the last drawing; 0 while there is no bar on the screen */
 } bk_progress;
 
 /* Room for any text of bk_progress_clock. */
 enum { BK_CLOCK_LEN = 32 };
 
-void bk_progress_begin(bk_progress *p, int64_t total);
+/* `first` of the `total` steps are done already. */
+void bk_progress_begin(bk_progress *p, int64_t total, int64_t first);
 
 /* Draws the bar, `text` and the time left, cut to the width of the terminal; not oftener than a few times a
  * second. Whoever prints a line calls bk_progress_clear before and this after. */
