@@ -4,6 +4,7 @@
 set -eu
 birkhoff=$1
 kills=${2:-50}
+steps=$((240 * kills)) # about what a run does between two kills, on one core
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -14,7 +15,7 @@ while [ "$i" -lt 400 ]; do
     echo "line $i of a text that a small model learns a little of"
     i=$((i + 1))
 done >text
-cat >run.yaml <<'YAML'
+cat >run.yaml <<YAML
 num_layers: 1
 hidden_size: 32
 num_attention_heads: 2
@@ -30,7 +31,7 @@ attention_dropout: 0.1
 data_path: text
 micro_batch_size: 2
 global_batch_size: 4
-train_iters: 3000
+train_iters: $steps
 lr: 0.003
 lr_decay_style: cosine
 log_interval: 7
@@ -70,7 +71,8 @@ while [ "$done" -eq 0 ]; do
         ;;
     esac
 done
-cmp whole/iter_0003000/model.safetensors stopped/iter_0003000/model.safetensors
+last=$(printf "iter_%07d" "$steps")
+cmp "whole/$last/model.safetensors" "stopped/$last/model.safetensors"
 lines whole.txt >whole.lines
 lines part.txt | while read -r line; do
     grep -qxF "$line" whole.lines || {
