@@ -18,8 +18,9 @@
 #define BK_VEC_BYTES 16
 #define BK_TILE_ROWS 4
 #endif
-#define BK_VEC_LEN   (BK_VEC_BYTES / (int)sizeof(real))
-#define BK_TILE_COLS (2 * BK_VEC_LEN)
+#define BK_TILE_MAX_ROWS 14
+#define BK_VEC_LEN       (BK_VEC_BYTES / (int)sizeof(real))
+#define BK_TILE_COLS     (2 * BK_VEC_LEN)
 
 #ifdef __clang__
 #define BK_UNROLL _Pragma("clang loop unroll(full)")
@@ -30,30 +31,39 @@
 /* A vector at any address of a real. */
 typedef real bk_vec __attribute__((vector_size(BK_VEC_BYTES), aligned(sizeof(real)), may_alias));
 
-/* c[i, j] (+)= sum over kk of a[i, kk] b[kk, j], for BK_TILE_ROWS rows and n_vec vectors of columns. a[i, kk]
- * is a[i * a_row + kk * a_k]. n_vec is 1 or 2, and a constant at the call. */
-__attribute__((always_inline)) static inline void bk_tile(real *c, int64_t ldc, const real *a, int64_t a_row,
-                                                          int64_t a_k, const real *b, int64_t ldb, int64_t k,
-                                                          bool add, const int n_vec)
+/* c[i, j] (+)= sum over kk of a[i, kk] b[kk, j], for n_rows rows and n_vec vectors of columns. a[i, kk] is
+ * a[i * a_row + kk * a_k]. n_rows <= BK_TILE_MAX_ROWS and n_vec, 1 or 2, are constants at the call. */
+__attribute__((always_inline)) static inline void bk_tile_rows(real *c, int64_t ldc, const real *a,
+                                                               int64_t a_row, int64_t a_k, const real *b,
+                                                               int64_t ldb, int64_t k, bool add,
+                                                               const int n_rows, const int n_vec)
 {
-    bk_vec acc[BK_TILE_ROWS][2] = {0};
+    bk_vec acc[BK_TILE_MAX_ROWS][2] = {0};
     for (int64_t kk = 0; kk < k; kk++) {
         const bk_vec b0 = *(const bk_vec *)(b + kk * ldb);
         const bk_vec b1 = n_vec == 2 ? *(const bk_vec *)(b + kk * ldb + BK_VEC_LEN) : b0;
         BK_UNROLL
-        for (int i = 0; i < BK_TILE_ROWS; i++) {
+        for (int i = 0; i < n_rows; i++) {
             const real x = a[i * a_row + kk * a_k];
             acc[i][0] += x * b0;
             if (n_vec == 2) acc[i][1] += x * b1;
         }
     }
     BK_UNROLL
-    for (int i = 0; i < BK_TILE_ROWS; i++)
+    for (int i = 0; i < n_rows; i++)
         for (int v = 0; v < n_vec; v++) {
             bk_vec *to = (bk_vec *)(c + i * ldc + v * BK_VEC_LEN);
             if (add) acc[i][v] += *to;
             *to = acc[i][v];
         }
+}
+
+/* The same with BK_TILE_ROWS rows. */
+__attribute__((always_inline)) static inline void bk_tile(real *c, int64_t ldc, const real *a, int64_t a_row,
+                                                          int64_t a_k, const real *b, int64_t ldb, int64_t k,
+                                                          bool add, const int n_vec)
+{
+    bk_tile_rows(c, ldc, a, a_row, a_k, b, ldb, k, add, BK_TILE_ROWS, n_vec);
 }
 
 /* The same for m rows and n columns, multiples of BK_TILE_ROWS and BK_VEC_LEN. */

@@ -30,7 +30,7 @@ static void check_product(int64_t m, int64_t n, int64_t k, bool ta, bool tb, int
     double *a = random_f64(na, 1), *b = random_f64(nb, 2), *c = random_f64(nc, 3), *want = random_f64(nc, 3);
     round_to_f32(a, na), round_to_f32(b, nb), round_to_f32(c, nc), round_to_f32(want, nc);
     float *a32 = to_f32(a, na), *b32 = to_f32(b, nb), *c32 = to_f32(c, nc);
-    void *ws = workspace(bk_gemm_workspace_f64(n, k)), *ws32 = workspace(bk_gemm_workspace_f32(n, k));
+    void *ws = workspace(bk_gemm_workspace_f64(m, n, k)), *ws32 = workspace(bk_gemm_workspace_f32(m, n, k));
     naive(want, a, b, m, n, k, ta, tb, lda, ldb, ldc, beta);
     bk_gemm_f64(c, a, b, m, n, k, ta, tb, lda, ldb, ldc, beta, det, ws);
     bk_gemm_f32(c32, a32, b32, m, n, k, ta, tb, lda, ldb, ldc, beta, det, ws32);
@@ -56,7 +56,7 @@ static void test_gemm__orientation(void **state)
     (void)state;
     const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 2, 0, 1, 3}, want[] = {1, 2, 8, 3, 4, 18, 5, 6, 28};
     float c[9];
-    void *ws = workspace(bk_gemm_workspace_f32(3, 2));
+    void *ws = workspace(bk_gemm_workspace_f32(3, 3, 2));
     for (int det = 0; det < 2; det++) {
         bk_gemm_f32(c, a, b, 3, 3, 2, false, false, 2, 3, 3, 0, det, ws);
         assert_memory_equal(c, want, sizeof c);
@@ -97,7 +97,7 @@ static void test_gemm__deterministic_bits_depend_on_row_and_column_alone(void **
     float *c = malloc(sizeof(float) * M * N), row[N], column[M];
     assert_true(a && b && c);
     fill_f32(a, M * K, 1), fill_f32(b, N * K, 2);
-    void *ws = workspace(bk_gemm_workspace_f32(N, K));
+    void *ws = workspace(bk_gemm_workspace_f32(M, N, K));
     bk_gemm_f32(c, a, b, M, N, K, false, true, K, K, N, 0, true, ws);
     for (int64_t i = 0; i < M; i += 7) {
         bk_gemm_f32(row, a + i * K, b, 1, N, K, false, true, K, K, N, 0, true, ws);
@@ -115,7 +115,7 @@ static void test_gemm__deterministic_bits_do_not_depend_on_threads(void **state)
     (void)state;
     double *a = random_f64(M * K, 1), *b = random_f64(N * K, 2), *c = random_f64(M * N, 3);
     double *first = random_f64(M * N, 3);
-    void *ws = workspace(bk_gemm_workspace_f64(N, K));
+    void *ws = workspace(bk_gemm_workspace_f64(M, N, K));
     bk_gemm_f64(first, a, b, M, N, K, true, false, M, N, N, 0, true, ws);
     WITH_THREADS({
         bk_gemm_f64(c, a, b, M, N, K, true, false, M, N, N, 0, true, ws);
@@ -129,7 +129,7 @@ static void test_gemm__counts_its_multiply_adds(void **state)
     (void)state;
     float a[35], b[21], c[15];
     fill_f32(a, 35, 1), fill_f32(b, 21, 2);
-    void *ws = workspace(bk_gemm_workspace_f32(3, 7));
+    void *ws = workspace(bk_gemm_workspace_f32(5, 3, 7));
     for (int det = 0; det < 2; det++) {
         const int64_t before = bk_tally_madds;
         bk_gemm_f32(c, a, b, 5, 3, 7, false, false, 7, 3, 3, 0, det, ws);

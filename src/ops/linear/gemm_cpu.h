@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes of workspace (64-byte aligned) that bk_gemm wants for n columns and inner length k; the same in both
- * modes and for any number of threads. */
-int64_t BK_R(bk_gemm_workspace)(int64_t n, int64_t k);
+/* Bytes of workspace (64-byte aligned) that bk_gemm wants for a product of these sizes, no less for larger
+ * ones; the same in both modes and for any number of threads. */
+int64_t BK_R(bk_gemm_workspace)(int64_t m, int64_t n, int64_t k);
 
 /* c = op(a) op(b), added to c if beta is 1 and written over it if beta is 0.
  *   c  [m, n]  rows ldc apart

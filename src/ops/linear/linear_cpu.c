@@ -10,8 +10,9 @@ static int64_t max64(int64_t a, int64_t b)
 
 int64_t BK_R(bk_linear_workspace)(int64_t n_tokens, int64_t n_out, int64_t n_in)
 {
-    const int64_t fwd = BK_R(bk_gemm_workspace)(n_out, n_in), dgrad = BK_R(bk_gemm_workspace)(n_in, n_out);
-    return max64(max64(fwd, dgrad), BK_R(bk_gemm_workspace)(n_in, n_tokens));
+    const int64_t fwd = BK_R(bk_gemm_workspace)(n_tokens, n_out, n_in);
+    const int64_t dgrad = BK_R(bk_gemm_workspace)(n_tokens, n_in, n_out);
+    return max64(max64(fwd, dgrad), BK_R(bk_gemm_workspace)(n_out, n_in, n_tokens));
 }
 
 void BK_R(bk_linear_fwd)(real *y, const real *x, const real *w, const real *bias, int64_t n_tokens,
