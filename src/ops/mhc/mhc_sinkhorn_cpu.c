@@ -6,17 +6,11 @@
  * is kept itself, because its entries may be smaller than the rounding of the EPS added to them. */
 #include "ops/mhc/mhc_sinkhorn_cpu.h"
 
-#include <math.h>
+#include "base/realmath.h"
 
 #define EPS ((real)1e-6)
 
 enum { MAX_ENTRIES = BK_MHC_MAX_STREAMS * BK_MHC_MAX_STREAMS };
-
-#ifdef BK_REAL_F64
-#define EXP exp
-#else
-#define EXP expf
-#endif
 
 /* Softmax of each row over dst, the row's maximum subtracted first: finite for any finite logits. */
 INLINE void softmax_rows(int n, vec *m)
@@ -29,7 +23,7 @@ INLINE void softmax_rows(int n, vec *m)
             for (int l = 0; l < LANES; l++) top[l] = e[i][l] > top[l] ? e[i][l] : top[l];
         vec sum = {0};
         for (int i = 0; i < n; i++) {
-            for (int l = 0; l < LANES; l++) e[i][l] = EXP(e[i][l] - top[l]);
+            for (int l = 0; l < LANES; l++) e[i][l] = bk_exp(e[i][l] - top[l]);
             sum += AT_CONST(e[i]);
         }
         for (int i = 0; i < n; i++) m[j * n + i] = AT_CONST(e[i]) / sum;
