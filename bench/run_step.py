@@ -69,9 +69,11 @@ def measure(a, env, has_peer, name, options):
     torch = [a.python, os.path.join(ROOT, "bench/peers/step_torch.py"), "--threads", str(a.threads)] + flags
     engines = {"ours": [os.path.join(a.build, "bench/bench_step")] + flags}
     if has_peer:
-        engines.update({"torch": torch, "torch_bf16": torch + ["--bf16"]})
+        engines["torch"] = torch
+        if not a.no_bf16:
+            engines["torch_bf16"] = torch + ["--bf16"]
         if a.compile:
-            engines.update({"torch_compiled": torch + ["--compile"]})
+            engines["torch_compiled"] = torch + ["--compile"]
     result = {}
     for _ in range(a.rounds):
         for engine, command in engines.items():
@@ -106,6 +108,7 @@ def main():
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--only", default="")
     p.add_argument("--compile", action="store_true", help="time the peer through torch.compile too")
+    p.add_argument("--no-bf16", action="store_true", help="where it has no instructions a step takes minutes")
     p.add_argument("--json")
     a = p.parse_args()
     env = {**os.environ, "OMP_NUM_THREADS": str(a.threads)}
