@@ -45,7 +45,9 @@ void bk_param_init(void *dst, const bk_graph *g, bk_pid p, uint64_t seed)
     const bk_param *row = &g->param[p];
     const bk_rng_key key = bk_rng_key_make(seed, BK_RNG_INIT, 0, bk_hash_str(row->name));
     const int64_t n = bk_elements(&g->value[row->value]);
-    for (int64_t block = 0; 4 * block < n; block++) {
+    const int64_t n_blocks = (n + 3) / 4;
+#pragma omp parallel for schedule(static) if (n_blocks > 1 << 14)
+    for (int64_t block = 0; block < n_blocks; block++) {
         double x[4];
         draw4(x, row, key, block);
         for (int k = 0; k < 4 && 4 * block + k < n; k++) {
