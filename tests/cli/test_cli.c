@@ -119,7 +119,7 @@ static void test_cli__options_that_contradict(void **state)
                    ARGS("enable_mhc_connections", "fp32_residual_connection"));
     expect_refusal(2, ARGS("train", "--lr-warmup-iters", "20"),
                    ARGS("lr_warmup_iters", "lr_warmup_fraction"));
-    expect_refusal(2, ARGS("train", "--lr-warmup-fraction", "0", "--lr-warmup-iters", "600"),
+    expect_refusal(2, ARGS("train", "--lr-warmup-fraction", "0", "--lr-warmup-iters", "1600"),
                    ARGS("lr_warmup_iters", "lr_decay_iters"));
     expect_refusal(2, ARGS("train", "--add-qkv-bias=false", "--add-bias-linear"),
                    ARGS("add_qkv_bias", "add_bias_linear"));

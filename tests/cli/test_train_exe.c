@@ -13,7 +13,7 @@ static const char *const small =
 static void put_text(const char *path)
 {
     char text[64 * 8 + 1];
-    for (int i = 0; i < 64; i++) snprintf(text + 8 * i, 9, "word %02d\n", i);
+    for (unsigned i = 0; i < 64; i++) snprintf(text + 8 * i, 9, "word %02u\n", i % 100);
     put(path, text);
 }
 
