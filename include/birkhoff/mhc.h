@@ -107,10 +107,11 @@ bk_mhc_status bk_mhc_expand(void *x, const bk_mhc_call *call, const void *h);
 bk_mhc_status bk_mhc_expand_bwd(void *dh, const bk_mhc_call *call, const void *dx, int add_dh);
 
 /* The three maps of a sublayer. With A = alpha_pre | alpha_post | alpha_res by row range,
- *     p[t,o] = sum_k W[o,k] x[t,k]      q[t] = sqrt(sum_k x[t,k]^2 / K)      z[o] = A[o] p[o] / (q + 1e-6) +
- * bias[o] h_pre = sigmoid(z) + 1e-6         h_post = 2 sigmoid(z)                h_res = Sinkhorn(z) Sinkhorn
- * with `iterations` >= 1: softmax over destinations, plus 1e-6; divide by column sums (over sources) + 1e-6;
- * then iterations-1 times by row sums + 1e-6 and column sums + 1e-6.
+ *     p[t,o] = sum_k W[o,k] x[t,k]      q[t] = sqrt(sum_k x[t,k]^2 / K)
+ *     z[o]   = A[o] p[o] / (q + 1e-6) + bias[o]
+ *     h_pre  = sigmoid(z) + 1e-6        h_post = 2 sigmoid(z)                h_res = Sinkhorn(z)
+ * Sinkhorn with `iterations` >= 1: softmax over destinations, plus 1e-6; divide by column sums (over sources)
+ * + 1e-6; then iterations-1 times by row sums + 1e-6 and column sums + 1e-6.
  *   p [T, N], q [T]: kept for map_bwd.   alpha_* [1]. */
 bk_mhc_status bk_mhc_map(void *h_pre, void *h_post, void *h_res, void *p, void *q, const bk_mhc_call *call,
                          const void *x, const void *W, const void *alpha_pre, const void *alpha_post,

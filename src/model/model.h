@@ -2,11 +2,12 @@
  * Gradients, the optimizer and everything else of a step are appended by passes, of which this module knows
  * nothing.
  *
- *     tokens -> embedding (+ positions, dropout) -> expand to n streams                      pre_process
- *     each layer:  streams -> [map, aggregate] -> norm -> attention -> [post] -> streams     attn
- *                  streams -> [map, aggregate] -> norm -> mlp       -> [post] -> streams     mlp
- *     after the last layer: contract to one stream, final norm                               mlp of that
- * layer output layer -> cross entropy -> masked mean, metrics                                  post_process
+ *     what                                                                                 node of the tag
+ *     tokens -> embedding (+ positions, dropout) -> expand to n streams                    pre_process
+ *     each layer:  streams -> [map, aggregate] -> norm -> attention -> [post] -> streams   attn
+ *                  streams -> [map, aggregate] -> norm -> mlp       -> [post] -> streams   mlp
+ *     contract to one stream, final norm                                                   the last mlp
+ *     output layer -> cross entropy -> masked mean, metrics                                post_process
  *
  * For generation the graph runs S new tokens of a sequence that was begun before: keys and values of all
  * tokens are kept in caches of scope run, and of the logits there are those of the last token alone.

@@ -1,12 +1,13 @@
-/* Passes rewrite the graph. Their order is the list in train/program.c:
+/* Passes rewrite the graph. Their order is that of bk_program_passes in train/program.c:
  *
  *     autodiff    appends the backward of the forward ops
- *     partition   gives every op to a region and every region to a chunk
  *     accumulate  folds sums of gradients into the ops that write their last terms
  *     step        appends what happens once a step: norm, clip, optimizer
+ *     partition   gives every op to a region and every region to a chunk
  *
- * accumulate and step run before partition's regions are read by the schedule; partition is last so that a
- * region list is made once, from the final ops. A pass never changes a result beyond rounding. */
+ * partition is last, so that the list of regions is made once, from the final ops; the schedule reads it. A
+ * program without gradients (evaluation, generation) has partition alone. A pass never changes a result
+ * beyond rounding. */
 #ifndef BK_PASSES_PASSES_H
 #define BK_PASSES_PASSES_H
 
@@ -40,7 +41,7 @@ typedef struct {
 bk_status bk_pass_step(bk_graph *g, const bk_step_options *o, bk_err *e);
 
 /* Before: no regions. After: every op is in one region, and regions stand in an order that respects all
- * dependences; a region holds the ops of one tag (weight gradients with their with their node's backward),
+ * dependences; a region holds the ops of one tag (weight gradients with their node's backward),
  * scope and lane, in plain order, and belongs to chunk 0. */
 bk_status bk_pass_partition(bk_graph *g, bk_err *e);
 

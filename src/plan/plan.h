@@ -2,8 +2,9 @@
  *
  * Arena of a process:
  *
- *     | run: values that live as long as the run | step: everything else of the program that is running | |
- * step values around  | chunk 0: slot 0 | slot 1 | ... |    |
+ *     | run                     | step                                                             |
+ *     | values that live as     | of the program that is running                                   |
+ *     | long as the run         | values of scope step | chunk 0: slot 0 | slot 1 | ... | chunk 1 ... |
  *
  * The run part is laid out once for all programs (bk_run_layout). Inside the step part, values of scope step
  * have an offset each, and each chunk has a block of `n_slots` equal slots; a micro-batch in flight takes a

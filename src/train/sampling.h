@@ -10,7 +10,7 @@ typedef struct {
     double temperature; /* logits are divided by it; 0: always the most likely token */
     int64_t top_k;      /* only the k most likely tokens; 0: all */
     double top_p;       /* of these only the fewest that together have at least this share of the probability
-                           (Holtzman       et al., "The curious case of neural text degeneration", 2019); 1: all */
+                           (Holtzman et al., "The curious case of neural text degeneration", 2019); 1: all */
     uint64_t seed;
 } bk_sampling;
 

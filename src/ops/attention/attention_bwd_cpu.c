@@ -1,9 +1,13 @@
 /* A task is one block of keys of one group. It goes through the blocks of queries from its own to the last,
- * and in each through the group's heads: p  = exp(scale q k^T - lse)       dv += drop(p)^T do        dp =
- * drop(do v^T) ds = p * (dp - delta)             dk += ds^T (scale q)      dq += scale ds k with delta[i] =
- * do[i] . o[i]. dk and dv stay in the task. A block of dq gets a term from every task below it; the terms are
- * added in the order of key blocks, each task waiting for its turn. Tasks are handed out in an order in which
- * a task waits for earlier ones alone, so the earliest unfinished task never waits. */
+ * and in each through the group's heads, with delta[i] = do[i] . o[i]:
+ *
+ *     p  = exp(scale q k^T - lse)       dv += drop(p)^T do
+ *     dp = drop(do v^T)
+ *     ds = p * (dp - delta)             dk += ds^T (scale q)      dq += scale ds k
+ *
+ * dk and dv stay in the task. A block of dq gets a term from every task below it; the terms are added in the
+ * order of key blocks, each task waiting for its turn. Tasks are handed out in an order in which a task waits
+ * for earlier ones alone, so the earliest unfinished task never waits. */
 #include "ops/attention/attention_block_cpu.h"
 
 #include <sched.h>
