@@ -93,8 +93,7 @@ static bk_status fill_ready(bk_ready *r, const bk_plan *p)
     for (int64_t i = 0; i < s->n_items; i++) r->first_wait[i + 1] += r->first_wait[i];
     for (int64_t o = 0; o < p->g->n_ops; o++) {
         const bk_op *op = &p->g->op[o];
-        if (op->n_in + op->n_out + op->n_upd > r->max_operands)
-            r->max_operands = op->n_in + op->n_out + op->n_upd;
+        if (bk_n_operands(op) > r->max_operands) r->max_operands = bk_n_operands(op);
     }
     return BK_OK;
 }
@@ -152,7 +151,7 @@ bk_status bk_run_op(bk_exec *x, bk_runner *r, const bk_plan *p, const bk_host *h
     const bk_item *it = &p->s->item[item];
     const bk_oid o = g->region_op[g->region[it->region].first + k];
     const bk_op *op = &g->op[o];
-    for (int32_t j = 0; j < op->n_in + op->n_out + op->n_upd; j++)
+    for (int32_t j = 0; j < bk_n_operands(op); j++)
         r->arg[j] = operand(x, p, g->operand[op->first + j], it->micro);
     for (int32_t u = 0; u < op->n_upd; u++) r->assign[u] = bk_plan_assigns(p, item, o, u);
     const bk_place *work = &p->work[o];

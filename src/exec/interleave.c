@@ -42,7 +42,7 @@ static void release(stage *s, bk_oid o, int32_t micro)
     const bk_op *op = &p->g->op[o];
     bk_vid heir = BK_NONE;
     const bk_vid source = bk_alias_source(&heir, p->g, op);
-    for (int32_t k = 0; k < op->n_in + op->n_out + op->n_upd; k++) {
+    for (int32_t k = 0; k < bk_n_operands(op); k++) {
         const bk_vid v = p->g->operand[op->first + k];
         if (v == BK_NONE) continue;
         const bk_vid root = bk_root(p->g, v);

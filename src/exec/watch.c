@@ -25,7 +25,7 @@ static bool finite_value(const bk_exec *x, const bk_plan *p, bk_vid v, int32_t m
 static bool find_in_op(char *where, int64_t cap, const bk_exec *x, const bk_plan *p, bk_oid o, int32_t micro)
 {
     const bk_op *op = &p->g->op[o];
-    for (int32_t k = op->n_in; k < op->n_in + op->n_out + op->n_upd; k++) {
+    for (int32_t k = op->n_in; k < bk_n_operands(op); k++) {
         const bk_vid v = p->g->operand[op->first + k];
         char tag[96];
         if (finite_value(x, p, v, micro)) continue;

@@ -36,6 +36,12 @@ typedef struct {
     bk_attr attr[BK_MAX_ATTRS];
 } bk_op;
 
+/* Operands of an op in one list: inputs, outputs, updates. */
+static inline int32_t bk_n_operands(const bk_op *op)
+{
+    return op->n_in + op->n_out + op->n_upd;
+}
+
 /* What an op does beside its outputs. Whatever is not BK_PURE happens exactly once for each time it is
  * scheduled, and no pass may clone it. */
 typedef enum {

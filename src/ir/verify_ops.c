@@ -111,7 +111,7 @@ static bk_status check_dense(const bk_verifier *v, bk_oid id, const bk_op *op)
 {
     const bk_graph *g = v->g;
     char name[BK_VERIFY_NAME];
-    for (int32_t k = 0; k < op->n_in + op->n_out + op->n_upd; k++) {
+    for (int32_t k = 0; k < bk_n_operands(op); k++) {
         const bk_vid x = g->operand[op->first + k];
         if (x == BK_NONE) continue;
         if (!bk_ops[op->kind].strided && !bk_is_dense(&g->value[x]))

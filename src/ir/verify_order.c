@@ -176,7 +176,7 @@ static bk_status check_op(const scan *s, bk_oid id)
     const bk_graph *g = s->g;
     const bk_op *op = &g->op[id];
     bk_status st = BK_OK;
-    for (int32_t k = 0; k < op->n_in + op->n_out + op->n_upd && st == BK_OK; k++) {
+    for (int32_t k = 0; k < bk_n_operands(op) && st == BK_OK; k++) {
         const bk_vid x = g->operand[op->first + k];
         if (x == BK_NONE) continue;
         if (k < op->n_in) st = check_read(s, id, x);

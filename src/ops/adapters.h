@@ -37,7 +37,7 @@ static inline bk_status bk_heads_need(const bk_graph *g, const bk_op *op, int k,
 static inline bk_status bk_heads_need_all(const bk_graph *g, const bk_op *op, bk_err *e)
 {
     bk_status st = BK_OK;
-    for (int k = 0; k < op->n_in + op->n_out + op->n_upd && st == BK_OK; k++) st = bk_heads_need(g, op, k, e);
+    for (int k = 0; k < bk_n_operands(op) && st == BK_OK; k++) st = bk_heads_need(g, op, k, e);
     return st;
 }
 

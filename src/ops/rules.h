@@ -27,11 +27,7 @@
 #include "ir/ops.def"
 #undef BK_OP
 
-/* Operands of an op in one list: inputs, outputs, updates. bk_operand gives NULL where one is absent. */
-static inline int bk_n_operands(const bk_op *op)
-{
-    return op->n_in + op->n_out + op->n_upd;
-}
+/* Operand k of an op's one list (bk_n_operands of them), or NULL where it is absent. */
 static inline const bk_value *bk_operand(const bk_graph *g, const bk_op *op, int k)
 {
     const bk_vid v = g->operand[op->first + k];

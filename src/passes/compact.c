@@ -14,7 +14,7 @@ static void mark_used(bool *used, const bk_graph *g, const bool *dead_op)
         used[v] = has_lasting_name(&g->value[v]) && g->value[v].base == BK_NONE;
     for (int64_t o = 0; o < g->n_ops; o++) {
         const bk_op *op = &g->op[o];
-        for (int k = 0; k < op->n_in + op->n_out + op->n_upd && !dead_op[o]; k++) {
+        for (int k = 0; k < bk_n_operands(op) && !dead_op[o]; k++) {
             const bk_vid v = g->operand[op->first + k];
             if (v != BK_NONE) used[v] = used[bk_root(g, v)] = true;
         }

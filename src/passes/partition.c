@@ -53,7 +53,7 @@ static void find_needs(partition *p, bk_oid o)
     const bk_graph *g = p->g;
     const bk_op *op = &g->op[o];
     while (p->n_need > 0) p->needed[p->need[--p->n_need]] = false;
-    for (int k = 0; k < op->n_in + op->n_out + op->n_upd; k++) {
+    for (int k = 0; k < bk_n_operands(op); k++) {
         const bk_vid v = g->operand[op->first + k];
         for (int32_t u = v == BK_NONE ? BK_NONE : p->users[bk_root(g, v)]; u != BK_NONE;
              u = p->user[u].next) {
@@ -87,7 +87,7 @@ static bk_status join(partition *p, bk_oid o, bk_rid r)
     }
     p->of[o] = r;
     const bk_op *op = &g->op[o];
-    for (int k = 0; k < op->n_in + op->n_out + op->n_upd; k++) {
+    for (int k = 0; k < bk_n_operands(op); k++) {
         if (g->operand[op->first + k] == BK_NONE) continue;
         const bk_vid v = bk_root(g, g->operand[op->first + k]);
         const bool writes = k >= op->n_in;

@@ -36,7 +36,7 @@ static void visit(bk_accesses *a, int64_t *at, bool fill)
         for (int32_t k = 0; k < r->n_ops; k++) {
             const bk_oid o = g->region_op[r->first + k];
             const bk_op *op = &g->op[o];
-            const int32_t n = op->n_in + op->n_out + op->n_upd;
+            const int32_t n = bk_n_operands(op);
             for (int32_t j = 0; j <= n; j++) {
                 const bk_vid v = j < n ? g->operand[op->first + j] : BK_NONE;
                 if (j < n ? v == BK_NONE : a->p->work[o].space == BK_SPACE_NONE) continue;

@@ -44,10 +44,4 @@ bk_status bk_build_peak(bk_build *b, bk_err *e);  /* fills the plan's peak and w
  */
 bk_vid bk_alias_source(bk_vid *out, const bk_graph *g, const bk_op *op);
 
-/* All operands of an op, one after the other; absent ones are BK_NONE. */
-static inline int32_t bk_n_operands(const bk_op *op)
-{
-    return op->n_in + op->n_out + op->n_upd;
-}
-
 #endif
