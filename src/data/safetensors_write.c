@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "data/safetensors_scan.h"
@@ -149,28 +149,14 @@ static bk_status make_header(bk_str *out, const bk_st_tensor *const *tensors, in
     return BK_OK;
 }
 
-static bool write_all(int fd, const void *bytes, int64_t n)
-{
-    for (const char *p = bytes; n > 0;) {
-        const ssize_t done = write(fd, p, (size_t)n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            if (done == 0) errno = EIO;
-            return false;
-        }
-        p += done, n -= done;
-    }
-    return true;
-}
-
 static bool write_contents(int fd, const bk_str *header, const bk_st_tensor *const *tensors,
                            int64_t n_tensors)
 {
     const uint64_t n_header = header->len;
-    if (!write_all(fd, &n_header, sizeof n_header)) return false;
-    if (!write_all(fd, header->s, (int64_t)header->len)) return false;
+    if (!bk_files_write_all(fd, &n_header, sizeof n_header)) return false;
+    if (!bk_files_write_all(fd, header->s, header->len)) return false;
     for (int64_t i = 0; i < n_tensors; i++) {
-        if (!write_all(fd, tensors[i]->data, tensors[i]->bytes)) return false;
+        if (!bk_files_write_all(fd, tensors[i]->data, (size_t)tensors[i]->bytes)) return false;
     }
     return fsync(fd) == 0;
 }
@@ -193,21 +179,6 @@ static int open_temporary(bk_str *name, const char *path)
     return fd;
 }
 
-/* Makes the rename durable. File systems that cannot sync a folder say EINVAL: nothing to do there. */
-static bool sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    bk_str folder = {0};
-    bk_str_append_n(&folder, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
-    const int fd = folder.failed ? -1 : open(folder.s, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    const int reason = errno;
-    if (fd >= 0) close(fd);
-    bk_str_free(&folder);
-    errno = reason;
-    return ok;
-}
-
 static bk_status write_file(const char *path, const bk_str *header, const bk_st_tensor *const *tensors,
                             int64_t n_tensors, bk_err *e)
 {
@@ -227,7 +198,7 @@ static bk_status write_file(const char *path, const bk_str *header, const bk_st_
         st = bk_err_set(e, BK_E_IO, "cannot write: %s; what was there is unchanged", strerror(reason));
         goto done;
     }
-    if (!sync_folder(path))
+    if (!bk_files_sync_parent(path)) /* makes the rename durable */
         st = bk_err_set(e, BK_E_IO, "written, but its folder cannot be synced: %s", strerror(errno));
 done:
     bk_str_free(&name);

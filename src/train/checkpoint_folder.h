@@ -2,8 +2,8 @@
 #ifndef BK_TRAIN_CHECKPOINT_FOLDER_H
 #define BK_TRAIN_CHECKPOINT_FOLDER_H
 
+#include "base/files.h"
 #include "train/checkpoint.h"
-#include "train/checkpoint_files.h"
 #include "train/manifest.h"
 
 #define BK_TENSOR_FILE    "model.safetensors"

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
+
 bk_status bk_log_file_open(bk_log_file *f, const char *path, bool fresh, bk_err *e)
 {
     *f = (bk_log_file){.path = strdup(path)};
@@ -19,18 +21,6 @@ bk_status bk_log_file_open(bk_log_file *f, const char *path, bool fresh, bk_err 
                       path, strerror(errno));
 }
 
-/* 0 or an errno. */
-static int write_all(int fd, const char *at, size_t n)
-{
-    while (n > 0) {
-        const ssize_t done = write(fd, at, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return errno;
-        at += done, n -= (size_t)done;
-    }
-    return 0;
-}
-
 bk_status bk_log_file_write(bk_log_file *f, const void *record, size_t n, bk_err *e)
 {
     struct stat s;
@@ -39,8 +29,8 @@ bk_status bk_log_file_write(bk_log_file *f, const void *record, size_t n, bk_err
     /* The system would let us write on, and then drop all of it. */
     if (S_ISREG(s.st_mode) && s.st_nlink == 0)
         return bk_err_set(e, BK_E_IO, "%s was removed while the run writes metrics to it", f->path);
-    const int failure = write_all(f->fd, record, n);
-    if (failure == 0) return BK_OK;
+    if (bk_files_write_all(f->fd, record, n)) return BK_OK;
+    const int failure = errno;
     /* A file that cannot be cut keeps a part of the record; the failure is told in any case. */
     const bool cut = S_ISREG(s.st_mode) && ftruncate(f->fd, s.st_size) == 0;
     return bk_err_set(e, BK_E_IO, "cannot write metrics to %s: %s%s", f->path, strerror(failure),

@@ -1,7 +1,9 @@
-/* Inside the checkpoints: folders and files that are on the disk when a call returns. Messages name the path
- * and the system's reason; all errors are BK_E_IO unless said otherwise. */
-#ifndef BK_TRAIN_CHECKPOINT_FILES_H
-#define BK_TRAIN_CHECKPOINT_FILES_H
+/* Files that are on the disk, whole, when a call returns, and their folders. Messages name the path and the
+ * system's reason; all errors are BK_E_IO unless said otherwise. */
+#ifndef BK_BASE_FILES_H
+#define BK_BASE_FILES_H
+
+#include <stdbool.h>
 
 #include "base/err.h"
 #include "base/str.h"
@@ -25,6 +27,11 @@ bk_status bk_files_read(bk_str *out, const char *path, int64_t max_bytes, bk_err
 
 /* What was made, renamed or removed in the folder is on the disk afterwards. */
 bk_status bk_files_sync_folder(const char *path, bk_err *e);
+
+/* For callers with messages of their own: false, with the reason in errno. Writes all n bytes to an open
+ * file; syncs the folder that the file `path` is in. */
+bool bk_files_write_all(int fd, const void *bytes, size_t n);
+bool bk_files_sync_parent(const char *path);
 
 /* Renames and syncs nothing: the caller syncs the folder. */
 bk_status bk_files_rename(const char *from, const char *to, bk_err *e);

@@ -1,4 +1,4 @@
-#include "train/checkpoint_files.h"
+#include "base/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,16 +54,16 @@ bk_status bk_files_remove_folder(const char *path, bk_err *e)
     return st;
 }
 
-static bool write_all(int fd, const char *bytes, size_t n)
+bool bk_files_write_all(int fd, const void *bytes, size_t n)
 {
-    while (n > 0) {
-        const ssize_t done = write(fd, bytes, n);
+    for (const char *at = bytes; n > 0;) {
+        const ssize_t done = write(fd, at, n);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) {
             if (done == 0) errno = EIO;
             return false;
         }
-        bytes += done, n -= (size_t)done;
+        at += done, n -= (size_t)done;
     }
     return true;
 }
@@ -72,7 +72,7 @@ bk_status bk_files_write(const char *path, const char *bytes, size_t n, bk_err *
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return refused(path, "create the file", errno, e);
-    bool ok = write_all(fd, bytes, n) && fsync(fd) == 0;
+    bool ok = bk_files_write_all(fd, bytes, n) && fsync(fd) == 0;
     int reason = errno;
     if (close(fd) != 0 && ok) ok = false, reason = errno;
     if (ok) return BK_OK;
@@ -107,14 +107,32 @@ bk_status bk_files_read(bk_str *out, const char *path, int64_t max_bytes, bk_err
     return st;
 }
 
-bk_status bk_files_sync_folder(const char *path, bk_err *e)
+static bool sync_folder(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* File systems that cannot sync a folder say EINVAL: nothing to do there. */
     const bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     const int reason = errno;
     if (fd >= 0) close(fd);
-    return ok ? BK_OK : refused(path, "sync the folder", reason, e);
+    errno = reason;
+    return ok;
+}
+
+bk_status bk_files_sync_folder(const char *path, bk_err *e)
+{
+    return sync_folder(path) ? BK_OK : refused(path, "sync the folder", errno, e);
+}
+
+bool bk_files_sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    bk_str folder = {0};
+    bk_str_append_n(&folder, slash ? path : ".", slash && slash > path ? (size_t)(slash - path) : 1);
+    const bool ok = !folder.failed && sync_folder(folder.s);
+    const int reason = folder.failed ? ENOMEM : errno;
+    bk_str_free(&folder);
+    errno = reason;
+    return ok;
 }
 
 bk_status bk_files_rename(const char *from, const char *to, bk_err *e)
