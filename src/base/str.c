@@ -65,6 +65,20 @@ void bk_str_appendf(bk_str *b, const char *fmt, ...)
     va_end(again);
 }
 
+void bk_str_append_json(bk_str *b, const char *text)
+{
+    bk_str_append_char(b, '"', 1);
+    for (const char *s = text; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            bk_str_appendf(b, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20)
+            bk_str_appendf(b, "\\u%04x", (unsigned)*s);
+        else
+            bk_str_append_char(b, *s, 1);
+    }
+    bk_str_append_char(b, '"', 1);
+}
+
 const char *bk_str_text(const bk_str *b)
 {
     return b->s ? b->s : "";

@@ -18,6 +18,8 @@ void bk_str_append(bk_str *b, const char *s);
 void bk_str_append_n(bk_str *b, const char *s, size_t n);
 void bk_str_append_char(bk_str *b, char c, int64_t times);
 void bk_str_appendf(bk_str *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Appends a text as a JSON string, quotes included. It is UTF-8 if the text is. */
+void bk_str_append_json(bk_str *b, const char *text);
 const char *bk_str_text(const bk_str *b); /* borrowed; "" while empty */
 void bk_str_free(bk_str *b);              /* the string is empty and usable again; NULL is fine */
 

@@ -101,20 +101,6 @@ static bk_status sort_args(const bk_st_tensor **tensors, const bk_st_pair **meta
     return BK_OK;
 }
 
-static void append_string(bk_str *out, const char *s)
-{
-    bk_str_append_char(out, '"', 1);
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            bk_str_appendf(out, "\\%c", *s);
-        else if ((unsigned char)*s < 0x20)
-            bk_str_appendf(out, "\\u%04x", (unsigned)*s);
-        else
-            bk_str_append_char(out, *s, 1);
-    }
-    bk_str_append_char(out, '"', 1);
-}
-
 /* The JSON header, padded so that the data begin at a multiple of 8. */
 static bk_status make_header(bk_str *out, const bk_st_tensor *const *tensors, int64_t n_tensors,
                              const bk_st_pair *const *meta, int64_t n_meta, bk_err *e)
@@ -123,15 +109,15 @@ static bk_status make_header(bk_str *out, const bk_st_tensor *const *tensors, in
     bk_str_append_char(out, '{', 1);
     for (int64_t i = 0; i < n_meta; i++) {
         bk_str_append(out, i == 0 ? "\"__metadata__\":{" : ",");
-        append_string(out, meta[i]->key);
+        bk_str_append_json(out, meta[i]->key);
         bk_str_append_char(out, ':', 1);
-        append_string(out, meta[i]->value);
+        bk_str_append_json(out, meta[i]->value);
     }
     if (n_meta > 0) bk_str_append_char(out, '}', 1);
     for (int64_t i = 0; i < n_tensors; i++) {
         const bk_st_tensor *t = tensors[i];
         if (i > 0 || n_meta > 0) bk_str_append_char(out, ',', 1);
-        append_string(out, t->name);
+        bk_str_append_json(out, t->name);
         bk_str_appendf(out, ":{\"dtype\":\"%s\",\"shape\":[", bk_st_dtype_name(t->dtype));
         for (int d = 0; d < t->rank; d++) bk_str_appendf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
         int64_t end = 0;

@@ -47,10 +47,10 @@ static void put_real(bk_jsonl *j, const char *key, double x)
         bk_str_appendf(&j->line, ",\"%s\":null", key);
 }
 
-/* Text without quotes, backslashes and control characters. */
 static void put_text(bk_jsonl *j, const char *key, const char *text)
 {
-    bk_str_appendf(&j->line, ",\"%s\":\"%s\"", key, text);
+    bk_str_appendf(&j->line, ",\"%s\":", key);
+    bk_str_append_json(&j->line, text);
 }
 
 static bk_status end(bk_jsonl *j, bk_err *e)

@@ -16,16 +16,7 @@ uint64_t bk_manifest_checksum(const void *bytes, int64_t n_bytes)
 static bool append_string(bk_str *out, const char *s)
 {
     if (!bk_utf8_valid(s, (int64_t)strlen(s))) return false;
-    bk_str_append_char(out, '"', 1);
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            bk_str_appendf(out, "\\%c", *s);
-        else if ((unsigned char)*s < 0x20)
-            bk_str_appendf(out, "\\u%04x", (unsigned)*s);
-        else
-            bk_str_append_char(out, *s, 1);
-    }
-    bk_str_append_char(out, '"', 1);
+    bk_str_append_json(out, s);
     return true;
 }
 

@@ -39,6 +39,16 @@ static void test_str__failure_sticks(void **state)
     bk_str_free(&b);
 }
 
+static void test_str__quotes_for_json(void **state)
+{
+    (void)state;
+    bk_str s = {0};
+    bk_str_append_json(&s, "");
+    bk_str_append_json(&s, "a\"b\\c/\n\x1f\x7f\xc3\xa9");
+    assert_string_equal(bk_str_text(&s), "\"\"\"a\\\"b\\\\c/\\u000a\\u001f\x7f\xc3\xa9\"");
+    bk_str_free(&s);
+}
+
 static void test_str__bytes_as_people_read_them(void **state)
 {
     (void)state;
@@ -121,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_str__appends),
         cmocka_unit_test(test_str__failure_sticks),
+        cmocka_unit_test(test_str__quotes_for_json),
         cmocka_unit_test(test_str__bytes_as_people_read_them),
         cmocka_unit_test(test_str__counts_as_people_read_them),
         cmocka_unit_test(test_str__reads_bytes),
