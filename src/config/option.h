@@ -79,12 +79,6 @@ bk_status bk_option_store(bk_config *c, bk_option_id id, const char *const *valu
 /* Whether an OFF option was given a value that asks for the feature. */
 bool bk_option_wants_feature(const bk_config *c, bk_option_id id);
 
-/* Whether the option has its default: neither set nor derived. */
-static inline bool bk_option_is_default(const bk_config *c, bk_option_id id)
-{
-    return !c->origin[id].where;
-}
-
 /* Whether a file, a flag or the program set the option. */
 static inline bool bk_option_is_given(const bk_config *c, bk_option_id id)
 {

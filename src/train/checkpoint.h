@@ -62,8 +62,7 @@ bk_status bk_checkpoint_open(bk_checkpoint **out, const char *dir, int64_t itera
 void bk_checkpoint_close(bk_checkpoint *k); /* NULL is fine */
 
 bk_checkpoint_state bk_checkpoint_get_state(const bk_checkpoint *k);
-const char *bk_checkpoint_path(const bk_checkpoint *k);    /* "DIR/iter_0000100"; borrowed */
-const char *bk_checkpoint_version(const bk_checkpoint *k); /* of the birkhoff that saved it; borrowed */
+const char *bk_checkpoint_path(const bk_checkpoint *k); /* "DIR/iter_0000100"; borrowed */
 
 /* The resolved configuration of the run that saved it, without save, load and ckpt_step: those belong to a
  * call of the program, not to the model. *out is initialised here and the caller's to free, also on errors.

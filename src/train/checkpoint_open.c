@@ -166,11 +166,6 @@ const char *bk_checkpoint_path(const bk_checkpoint *k)
     return k->path;
 }
 
-const char *bk_checkpoint_version(const bk_checkpoint *k)
-{
-    return k->m.birkhoff_version;
-}
-
 bk_status bk_checkpoint_config(bk_config *out, const bk_checkpoint *k, bk_err *e)
 {
     return bk_checkpoint_options_apply(out, &k->m, k->path, e);

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "data/indexed.h"
 
 enum { DEFAULT_MAX_BYTES = 4 << 20, MARKOV_TOKENS = 1 << 20, MAX_NGRAM_VOCAB = 1024 };
 
@@ -82,11 +83,8 @@ static bk_status open_markov(bk_run_data *d, const bk_config *c, bk_err *e)
 /* A word of data_path names a data set of Megatron's if there is an index of that name. */
 static bool is_indexed(const bk_config *c)
 {
-    for (int64_t k = 0; k < c->data_path.n; k++) {
-        char path[4096];
-        const int n = snprintf(path, sizeof path, "%s.idx", c->data_path.items[k]);
-        if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0) return true;
-    }
+    for (int64_t k = 0; k < c->data_path.n; k++)
+        if (bk_indexed_exists(c->data_path.items[k])) return true;
     return false;
 }
 

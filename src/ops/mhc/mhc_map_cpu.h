@@ -22,14 +22,9 @@ INLINE real sigmoid(real z)
     return (z < 0 ? e : (real)1) / (1 + e);
 }
 
-/* Parameters of one mapping, and the scale of the row that an index o of 0..N-1 belongs to. */
+/* Parameters of one mapping. */
 typedef struct {
     real alpha_pre, alpha_post, alpha_res;
     const real *bias;
     int n;
 } gates;
-
-INLINE real row_alpha(const gates *g, int64_t o)
-{
-    return o < g->n ? g->alpha_pre : o < 2 * g->n ? g->alpha_post : g->alpha_res;
-}
