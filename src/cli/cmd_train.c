@@ -241,7 +241,19 @@ static bk_status print_sample(bk_run *r, bk_err *e)
     return st;
 }
 
-/* The arguments again, as a shell takes them, with --load in place of what was loaded. */
+/* A word as a shell takes it. */
+static void print_word(const char *word)
+{
+    const bool plain =
+        word[0] && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+") ==
+                       strlen(word);
+    putchar(' ');
+    if (!plain) putchar('\'');
+    for (const char *x = word; *x; x++) printf(*x == '\'' ? "'\\''" : "%c", *x);
+    if (!plain) putchar('\'');
+}
+
+/* The arguments again, with --load in place of what was loaded. */
 static void print_resume(const bk_config *c, int argc, char *const *argv)
 {
     printf("resume with: birkhoff train");
@@ -251,16 +263,11 @@ static void print_resume(const bk_config *c, int argc, char *const *argv)
             continue;
         }
         if (strncmp(argv[k], "--load=", 7) == 0 || strncmp(argv[k], "--ckpt-step=", 12) == 0) continue;
-        const bool plain =
-            argv[k][0] &&
-            strspn(argv[k], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+") ==
-                strlen(argv[k]);
-        putchar(' ');
-        if (!plain) putchar('\'');
-        for (const char *x = argv[k]; *x; x++) printf(*x == '\'' ? "'\\''" : "%c", *x);
-        if (!plain) putchar('\'');
+        print_word(argv[k]);
     }
-    printf(" --load '%s'\n", c->save);
+    printf(" --load");
+    print_word(c->save);
+    putchar('\n');
 }
 
 static void print_end(const screen *s, const bk_end_report *end, int argc, char *const *argv)

@@ -1,6 +1,7 @@
 #include "train/loop.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/machine.h"
 #include "train/lr.h"
@@ -116,7 +117,8 @@ bk_status bk_train(bk_end_report *out, bk_run *r, const bk_train_log *log, bk_er
     const double start = bk_now();
     const bk_config *c = r->c;
     bk_end why = BK_END_DONE;
-    bool saved = r->save && c->load[0] && r->state.iteration > 0; /* what was loaded is on the disk */
+    /* Before the first step there is in the folder what was loaded, if it was loaded from there. */
+    bool saved = r->save && r->state.iteration > 0 && strcmp(c->load, c->save) == 0;
     bk_status st = BK_OK;
     for (bool end = r->state.iteration >= c->train_iters; !end;) {
         bk_step_report report;

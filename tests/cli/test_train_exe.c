@@ -211,6 +211,34 @@ static void test_train_exe__a_loss_that_is_not_finite_fails_the_run(void **state
     assert_null(strstr(r.out, next));
 }
 
+/* The command can be pasted into a shell, whatever the folder's name. */
+static void test_train_exe__prints_how_to_resume(void **state)
+{
+    (void)state;
+    exe_result r;
+    run_exe(&r, ARGS(TEXT, "--save", "it's", "--exit-duration-in-mins", "1e-9"));
+    assert_int_equal(r.rc, 0);
+    expect_contains(r.out, ARGS("\ntime is up 1 step", "\nsaved   it's/iter_0000001\n",
+                                " --save 'it'\\''s' --exit-duration-in-mins 1e-9 --load 'it'\\''s'\n"));
+}
+
+/* A run that has no step left saves nothing, and says so where its folder is not the one it loaded from. */
+static void test_train_exe__does_not_claim_what_it_did_not_save(void **state)
+{
+    (void)state;
+    exe_result r;
+    run_exe(&r, ARGS(TEXT, "--save", "a"));
+    assert_int_equal(r.rc, 0);
+    expect_contains(r.out, ARGS("\nsaved   a/iter_0000004\n"));
+    run_exe(&r, ARGS(TEXT, "--load", "a", "--save", "a"));
+    assert_int_equal(r.rc, 0);
+    expect_contains(r.out, ARGS("\nsaved   a/iter_0000004\n"));
+    run_exe(&r, ARGS(TEXT, "--load", "a", "--save", "b"));
+    assert_int_equal(r.rc, 0);
+    assert_null(strstr(r.out, "\nsaved "));
+    assert_int_equal(access("b/iter_0000004", F_OK), -1);
+}
+
 /* The printed numbers, without the measured ones, are those of any number of threads. */
 static void test_train_exe__deterministic_whatever_the_threads(void **state)
 {
@@ -253,6 +281,8 @@ int main(void)
         TEST(a_split_without_training),
         TEST(a_vocabulary_below_bytes),
         TEST(a_loss_that_is_not_finite_fails_the_run),
+        TEST(prints_how_to_resume),
+        TEST(does_not_claim_what_it_did_not_save),
         TEST(deterministic_whatever_the_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
