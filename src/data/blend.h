@@ -34,8 +34,8 @@ int64_t bk_blend_share(int64_t n_samples, double weight);
 
 /* Sample t goes to the source that lacks most of its share: the largest w * max(t, 1) - used, the first of
  * equals. There are sum(ceil(n_samples * w)) samples in all.
- *   sources, weights  [n_sources]  weights sum to 1; sources are copied, what they view must outlive the
- * blend Errors: BK_E_INPUT a source holds less than its share; BK_E_MEM. */
+ *   sources, weights  [n_sources]  weights sum to 1; sources are copied, and what they view must stay
+ * Errors: BK_E_INPUT a source holds less than its share; BK_E_MEM. */
 bk_status bk_blend_make(bk_blend *out, const bk_source *sources, const double *weights, int n_sources,
                         int64_t n_samples, bk_err *e);
 
