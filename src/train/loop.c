@@ -27,8 +27,7 @@ static bk_status not_finite(bk_run *r, int64_t iteration, double loss, bk_err *e
     if (st != BK_OK) return st;
     return bk_err_set(e, BK_E_CHECK,
                       "step %lld: the %s is %g, first in %s; the parameters are those before this step. "
-                      "Lower lr or clip_grad, or "
-                      "set nan_policy to skip",
+                      "Lower lr or clip_grad, or set nan_policy to skip",
                       (long long)iteration, isfinite(loss) ? "gradient norm" : "loss",
                       isfinite(loss) ? norm : loss, where[0] ? where : "no single value");
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/size.h"
+
 static bk_status add_program(bk_run *r, bk_model_mode mode, int64_t n_micro, bk_err *e)
 {
     bk_program prog;
@@ -36,11 +38,12 @@ static bk_status load(bk_run *r, bk_err *e)
     BK_TRY(bk_checkpoint_load(k, &r->session, BK_CHECKPOINT_ALL, e));
     bk_checkpoint_config_diff(&r->config_diff, k, r->c);
     r->state = bk_checkpoint_get_state(k);
-    if (r->state.consumed_samples != r->state.iteration * r->layout.global_batch)
+    int64_t consumed;
+    if (!bk_mul64(&consumed, r->state.iteration, r->layout.global_batch) ||
+        consumed != r->state.consumed_samples)
         st = bk_err_set(e, BK_E_INPUT,
                         "%s: %lld steps consumed %lld samples, which is not global_batch_size %lld a step; "
-                        "give the batch that it "
-                        "was trained with",
+                        "give the batch that it was trained with",
                         bk_checkpoint_path(k), (long long)r->state.iteration,
                         (long long)r->state.consumed_samples, (long long)r->layout.global_batch);
 done:

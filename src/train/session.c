@@ -1,10 +1,14 @@
 #include "train/session.h"
 
+#include <assert.h>
+
 #include "base/machine.h"
+#include "base/size.h"
 #include "train/init.h"
 
 void bk_session_add(bk_session *s, bk_program *prog, int64_t n_micro)
 {
+    assert(s->n_programs < BK_MAX_PROGRAMS);
     s->n_micro[s->n_programs] = n_micro;
     s->program[s->n_programs++] = *prog;
     *prog = (bk_program){0};
@@ -30,7 +34,8 @@ static int64_t step_bytes(const bk_session *s)
 
 int64_t bk_session_bytes(const bk_session *s)
 {
-    return s->run.bytes + step_bytes(s);
+    int64_t bytes;
+    return bk_add64(&bytes, s->run.bytes, step_bytes(s)) ? bytes : INT64_MAX;
 }
 
 bk_status bk_session_fits(const bk_session *s, int64_t limit, bk_err *e)

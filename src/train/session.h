@@ -17,13 +17,14 @@ typedef struct {
     bk_exec *exec;
 } bk_session;
 
-/* Takes over a program (which becomes {0}) that is to run with n_micro micro-batches. */
+/* Takes over a program (which becomes {0}) that is to run with n_micro micro-batches. There is room for
+ * BK_MAX_PROGRAMS. */
 void bk_session_add(bk_session *s, bk_program *prog, int64_t n_micro);
 
 /* Plans and checks every program. */
 bk_status bk_session_plan(bk_session *s, const bk_target *target, bk_err *e);
 
-/* Bytes of the arena: the run part and the largest step part. */
+/* Bytes of the arena: the run part and the largest step part; INT64_MAX where that does not fit. */
 int64_t bk_session_bytes(const bk_session *s);
 
 /* BK_E_MEM, with the figure and three ways to lower it, if the arena is larger than `limit` bytes
