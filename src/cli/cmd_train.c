@@ -172,6 +172,12 @@ static void print_line(screen *s, const bk_step_report *r)
     s->seconds = 0, s->n_tokens = s->madds = 0;
 }
 
+/* printf shows the sign of a NaN, which means nothing. */
+static double without_sign(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
 static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
 {
     screen *s = ctx;
@@ -179,7 +185,8 @@ static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
     remember_loss(s, r->loss);
     if (r->skipped) {
         bk_progress_clear(&s->progress);
-        printf("%8lld  skipped: loss %g, gradient norm %g\n", (long long)r->iteration, r->loss, r->grad_norm);
+        printf("%8lld  skipped: loss %g, gradient norm %g\n", (long long)r->iteration, without_sign(r->loss),
+               without_sign(r->grad_norm));
     }
     if (r->line) print_line(s, r);
     draw(s);

@@ -20,7 +20,7 @@ static void aim(bk_run *r, int64_t iteration)
 static bk_status not_finite(bk_run *r, int64_t iteration, double loss, bk_err *e)
 {
     char where[256];
-    const double norm = r->feed.grad_norm;
+    const double value = isfinite(loss) ? r->feed.grad_norm : loss;
     const bk_host host = bk_feed_host(&r->feed);
     const bk_status st =
         bk_exec_watch(where, sizeof where, r->session.exec, r->session.program[BK_RUN_TRAIN].p, &host, e);
@@ -29,7 +29,8 @@ static bk_status not_finite(bk_run *r, int64_t iteration, double loss, bk_err *e
                       "step %lld: the %s is %g, first in %s; the parameters are those before this step. "
                       "Lower lr or clip_grad, or set nan_policy to skip",
                       (long long)iteration, isfinite(loss) ? "gradient norm" : "loss",
-                      isfinite(loss) ? norm : loss, where[0] ? where : "no single value");
+                      isnan(value) ? fabs(value) : value, /* a NaN's sign means nothing */
+                      where[0] ? where : "no single value");
 }
 
 static bool line_is_due(const bk_config *c, int64_t iteration)
