@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/sparkline.h"
+#include "config/option.h"
 #include "train/loop.h"
 #include "train/metrics.h"
 
@@ -248,33 +249,45 @@ static bk_status print_sample(bk_run *r, bk_err *e)
     return st;
 }
 
-/* A word as a shell takes it. */
-static void print_word(const char *word)
+static void print_shell_word(const char *word)
 {
     const bool plain =
         word[0] && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+") ==
                        strlen(word);
-    putchar(' ');
-    if (!plain) putchar('\'');
+    if (plain) {
+        printf(" %s", word);
+        return;
+    }
+    printf(" '");
     for (const char *x = word; *x; x++) printf(*x == '\'' ? "'\\''" : "%c", *x);
-    if (!plain) putchar('\'');
+    putchar('\'');
 }
 
-/* The arguments again, with --load in place of what was loaded. */
+/* Whether the argument is a flag that says what to load, in whatever spelling. */
+static bool says_what_to_load(const char *arg)
+{
+    char name[BK_OPTION_NAME_LEN];
+    bk_option_id id;
+    bool negated;
+    if (strncmp(arg, "--", 2) != 0) return false;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
+    return bk_option_find(&id, &negated, name) && (id == BK_OPT_load || id == BK_OPT_ckpt_step);
+}
+
+/* The arguments again, as a shell takes them, with what was saved in place of what was loaded. */
 static void print_resume(const bk_config *c, int argc, char *const *argv)
 {
     printf("resume with: birkhoff train");
     for (int k = 0; k < argc; k++) {
-        if (strcmp(argv[k], "--load") == 0 || strcmp(argv[k], "--ckpt-step") == 0) {
-            k++;
-            continue;
-        }
-        if (strncmp(argv[k], "--load=", 7) == 0 || strncmp(argv[k], "--ckpt-step=", 12) == 0) continue;
-        print_word(argv[k]);
+        if (!says_what_to_load(argv[k]))
+            print_shell_word(argv[k]);
+        else if (!strchr(argv[k], '='))
+            k++; /* its value */
     }
     printf(" --load");
-    print_word(c->save);
-    putchar('\n');
+    print_shell_word(c->save);
+    /* A step that the file names is not meant for what this run has saved. */
+    puts(c->ckpt_step == BK_UNSET_COUNT ? "" : " --ckpt-step none");
 }
 
 static void print_end(const screen *s, const bk_end_report *end, int argc, char *const *argv)
