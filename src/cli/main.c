@@ -6,23 +6,44 @@
 #include "base/version.h"
 #include "cli/cli.h"
 
-static const struct {
+typedef struct {
     const char *name;
     int (*run)(int argc, char *const *argv);
     const char *help;
-} commands[] = {
-    {"train", bk_cli_train, "train a model"},
-    {"plan", bk_cli_plan, "print what a step would do and cost; nothing is allocated"},
-    {"check", bk_cli_check, "compare gradients with finite differences, or a model with reference vectors"},
-    {"generate", bk_cli_generate, "continue a prompt with the model of a checkpoint"},
+    const char *flags; /* a line for each way to call it */
+} command;
+
+#define OPTIONS "[--config FILE] [--option value ...]"
+
+static const command commands[] = {
+    {"train", bk_cli_train, "train a model", "  birkhoff train " OPTIONS "\n"},
+    {"plan", bk_cli_plan, "print what a step would do and cost; nothing is allocated",
+     "  birkhoff plan [--dump STAGE] " OPTIONS "\n"},
+    {"check", bk_cli_check, "compare gradients with finite differences, or a model with reference vectors",
+     "  birkhoff check " OPTIONS "\n"
+     "  birkhoff check --against FILE [--allow-missing] [--precision f32|f64] [--option value ...]\n"},
+    {"generate", bk_cli_generate, "continue a prompt with the model of a checkpoint",
+     "  birkhoff generate --load DIR [--iteration N] [--prompt TEXT | --prompt-tokens 1,2,3]\n"
+     "                    [--num-tokens-to-generate N] [--temperature X] [--top-k N] [--top-p X]\n"
+     "                    [--seed N]\n"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *to)
 {
-    fputs("usage: birkhoff <command> [--config FILE] [--option value ...]\n\n", to);
+    fputs("usage: birkhoff <command> " OPTIONS "\n\n", to);
     for (int k = 0; k < N_COMMANDS; k++) fprintf(to, "  %-8s %s\n", commands[k].name, commands[k].help);
-    fputs("\nbirkhoff help options lists every option with its default.\n", to);
+    fputs(
+        "\nbirkhoff <command> --help shows its flags, birkhoff help options every option with its default,\n"
+        "birkhoff --version what was built.\n",
+        to);
+}
+
+static int print_command_help(const command *c)
+{
+    print_help(stdout);
+    printf("\n%s: %s\n\n%s", c->name, c->help, c->flags);
+    return BK_EXIT_OK;
 }
 
 static int print_options(void)
@@ -54,7 +75,7 @@ static int run_command(const char *name, int argc, char *const *argv)
     for (int k = 0; k < N_COMMANDS; k++) {
         names[k] = commands[k].name;
         if (strcmp(name, names[k]) != 0) continue;
-        if (argc > 0 && asks_for_help(argv[0])) return print_help(stdout), BK_EXIT_OK;
+        if (argc > 0 && asks_for_help(argv[0])) return print_command_help(&commands[k]);
         return commands[k].run(argc, argv);
     }
     const char *near = bk_nearest(name, names, N_COMMANDS);

@@ -13,6 +13,13 @@ static void test_cli__helps(void **state)
         assert_string_equal(r.err, "");
         expect_contains(r.out, ARGS("usage: birkhoff", "train", "plan", "check", "help options"));
     }
+    run_exe(&r, ARGS("generate", "--help"));
+    assert_int_equal(r.rc, 0);
+    expect_contains(r.out, ARGS("--load DIR", "--prompt TEXT", "--top-p X"));
+    run_exe(&r, ARGS("check", "--help"));
+    expect_contains(r.out, ARGS("--against FILE", "--precision f32|f64"));
+    run_exe(&r, ARGS("plan", "--help"));
+    expect_contains(r.out, ARGS("--dump STAGE"));
     run_exe(&r, ARGS("help", "options"));
     assert_int_equal(r.rc, 0);
     assert_string_equal(r.err, "");
