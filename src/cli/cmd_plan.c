@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "ir/print.h"
 #include "plan/report.h"
+#include "train/generate.h"
 #include "train/session.h"
 
 /* What --dump takes, in the order of the pipeline. "graph" is the graph after the last pass. */
@@ -13,13 +14,14 @@ static const char *const stages[] = {"config", "model",     "autodiff", "accumul
                                      "graph",  "partition", "schedule", "plan"};
 enum { N_STAGES = sizeof stages / sizeof *stages };
 
-/* The programs of a run, train first. */
+/* The programs of a run, train first; behind these two come those that generate its sample. */
 enum { TRAIN, EVALUATE };
 
 typedef struct {
     bk_config c;
     bk_layout l;
     bk_session session;
+    bk_generator gen;
     const char *stage; /* to dump, or NULL */
     bk_dump dump;
     bk_str text; /* what is to be printed */
@@ -102,6 +104,7 @@ static bk_status make_text(job *j, bk_err *e)
     BK_TRY(add_program(j, BK_MODEL_TRAIN, j->l.n_micro, e));
     if (j->stage && !stage_is(j, "schedule") && !stage_is(j, "plan")) goto done;
     BK_TRY(add_program(j, BK_MODEL_EVALUATE, 1, e));
+    BK_TRY(bk_generator_add(&j->gen, &j->session, &j->c, BK_F32, e));
     BK_TRY(bk_session_plan(&j->session, &target, e));
     if (!j->stage) BK_TRY(print_report(j, e));
 done:
@@ -142,6 +145,7 @@ int bk_cli_plan(int argc, char *const *argv)
     st = fits;
 done:
     bk_str_free(&j.text);
+    bk_generator_free(&j.gen);
     bk_session_close(&j.session);
     bk_config_free(&j.c);
     return bk_cli_report(st, &e);

@@ -36,13 +36,18 @@ static char *read_all(const char *name)
     return text;
 }
 
-static ran run_plan(const char *args)
+static ran run_command(const char *name, const char *args)
 {
     char command[1024];
-    snprintf(command, sizeof command, "'%s' plan %s >%s/out 2>%s/err", BK_EXE, args, folder, folder);
+    snprintf(command, sizeof command, "'%s' %s %s >%s/out 2>%s/err", BK_EXE, name, args, folder, folder);
     const int status = system(command);
     assert_true(WIFEXITED(status));
     return (ran){WEXITSTATUS(status), read_all("out"), read_all("err")};
+}
+
+static ran run_plan(const char *args)
+{
+    return run_command("plan", args);
 }
 
 static void ran_free(ran *r)
@@ -131,6 +136,23 @@ static void test_plan_command__report(void **state)
         if (!at) fail_msg("no '%s' in its place", parts[k]);
     }
     ran_free(&r);
+}
+
+/* All programs of the run are counted, those of the sample at its end too. */
+static void test_plan_command__needs_what_training_takes(void **state)
+{
+    (void)state;
+    ran plan = run_plan(""),
+        train = run_command("train", "--train-iters 0 --data-path '" BK_SOURCE_DIR "/src'");
+    assert_int_equal(plan.code, 0);
+    assert_int_equal(train.code, 0);
+    char needed[32], taken[32];
+    const char *fits = strstr(plan.out, "plan fits: "), *memory = strstr(train.out, "memory  ");
+    assert_true(fits && memory);
+    assert_int_equal(sscanf(fits, "plan fits: %31[^a]are needed", needed), 1);
+    assert_int_equal(sscanf(memory, "memory  %31[^p]planned", taken), 1);
+    assert_string_equal(needed, taken);
+    ran_free(&plan), ran_free(&train);
 }
 
 static void test_plan_command__too_large_for_the_limit(void **state)
@@ -222,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_plan_command__dumps),
         cmocka_unit_test(test_plan_command__graph_is_the_last_pass),
         cmocka_unit_test(test_plan_command__report),
+        cmocka_unit_test(test_plan_command__needs_what_training_takes),
         cmocka_unit_test(test_plan_command__too_large_for_the_limit),
         cmocka_unit_test(test_plan_command__unknown_stage),
         cmocka_unit_test(test_plan_command__bad_options),
