@@ -53,7 +53,7 @@ static double train(double *entropy, double *lower_entropy, bool attention)
     return t.valid_loss[0];
 }
 
-static void test_markov__reaches_the_entropy(void **state)
+static void test_learns_markov__reaches_the_entropy(void **state)
 {
     (void)state;
     double entropy, lower_entropy;
@@ -67,7 +67,7 @@ static void test_markov__reaches_the_entropy(void **state)
 }
 
 /* The same run learns all that one token tells, and no more. */
-static void test_markov__does_not_without_attention(void **state)
+static void test_learns_markov__does_not_without_attention(void **state)
 {
     (void)state;
     double entropy, lower_entropy;
@@ -81,8 +81,8 @@ static void test_markov__does_not_without_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_markov__reaches_the_entropy),
-        cmocka_unit_test(test_markov__does_not_without_attention),
+        cmocka_unit_test(test_learns_markov__reaches_the_entropy),
+        cmocka_unit_test(test_learns_markov__does_not_without_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
