@@ -91,10 +91,14 @@ static bool is_indexed(const bk_config *c)
 static bk_status open_gpt(bk_run_data *d, const bk_config *c, const bk_layout *l, bk_err *e)
 {
     int64_t n_samples[BK_N_PARTS];
+    double weight[BK_N_PARTS];
     bk_status st =
         bk_gpt_n_samples(n_samples, c->train_iters, c->eval_interval, c->eval_iters, l->global_batch, e);
+    if (st == BK_OK) st = bk_split_weights(weight, c->split, e);
     if (st != BK_OK) return st;
     n_samples[BK_PART_TEST] = 0;
+    /* A split that gives validation nothing asks for none. Mock data have a split of their own. */
+    if (!c->mock_data && !(weight[BK_PART_VALID] > 0)) n_samples[BK_PART_VALID] = 0;
     const int64_t eod = c->vocab_size - 1; /* of mock data; nothing else looks at it */
     const bk_gpt_options o = {
         .seq_length = c->seq_length, .seed = c->seed, .vocab_size = c->vocab_size, .eod = (int32_t)eod};
