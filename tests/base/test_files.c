@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/files.h"
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 
 static void test_files__makes_folders_above_the_last(void **state)
 {

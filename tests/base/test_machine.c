@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,29 +11,9 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "temp_folder.h"
 
-/* The root of a made-up system is the current folder. */
-static int enter_new_folder(void **state)
-{
-    char *folder = strdup("/tmp/birkhoff-test-XXXXXX");
-    *state = folder;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    const int rc = nftw(*state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(*state);
-    return rc + chdir("/");
-}
-
-/* Writes a file and the folders above it. */
+/* Writes a file and the folders above it; the root of a made-up system is the current folder. */
 static void put(const char *path, const char *text)
 {
     char folder[256];

@@ -12,10 +12,11 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "temp_folder.h"
 
 enum { EXE_MAX_ARGS = 32, EXE_MAX_SECONDS = 60 };
 
@@ -23,26 +24,6 @@ typedef struct {
     int rc;                     /* exit status; 128 + signal */
     char out[65536], err[8192]; /* cut at the buffers */
 } exe_result;
-
-static inline int enter_new_folder(void **state)
-{
-    char *folder = strdup("/tmp/birkhoff-test-XXXXXX");
-    *state = folder;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static inline int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    return remove(path);
-}
-
-static inline int remove_folder(void **state)
-{
-    const int rc = nftw(*state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(*state);
-    return rc + chdir("/");
-}
 
 static inline void put_bytes(const char *path, const void *bytes, size_t n)
 {

@@ -6,7 +6,7 @@
 
 #include "data/gpt_data.h"
 #include "data/indexed.h"
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 
 enum { S = 4 };
 

@@ -9,7 +9,7 @@
 
 #include "data/gpt_dataset.h"
 #include "data/indexed.h"
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 
 /* Three sequences of uint16, the second empty, in two documents: written by hand from the format. */
 static const unsigned char idx_bytes[] = {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "data/indexed.h"
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 
 static void test_indexed_write__what_is_written_is_read(void **state)
 {

@@ -5,7 +5,6 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,26 +12,7 @@
 #include <unistd.h>
 
 #include "data/text.h"
-
-static int enter_new_folder(void **state)
-{
-    char *folder = strdup("/tmp/birkhoff-test-XXXXXX");
-    *state = folder;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    const int rc = nftw(*state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(*state);
-    return rc + chdir("/");
-}
+#include "temp_folder.h"
 
 static void put(const char *path, const char *bytes)
 {

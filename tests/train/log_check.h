@@ -11,33 +11,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
-
-static inline int enter_new_folder(void **state)
-{
-    char *folder = strdup("/tmp/birkhoff-test-XXXXXX");
-    *state = folder;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static inline int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    return remove(path);
-}
-
-static inline int remove_folder(void **state)
-{
-    const int rc = nftw(*state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(*state);
-    return rc + chdir("/");
-}
+#include "temp_folder.h"
 
 /* Files may have `bytes` bytes, as on a disk that is then full; 0: as many as before. */
 static inline void limit_files(size_t bytes)
