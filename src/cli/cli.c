@@ -35,6 +35,8 @@ bk_status bk_cli_own_flags(bk_flag *own, int64_t n_own, int argc, char *const *a
     return st;
 }
 
+const char *bk_cli_program = "birkhoff";
+
 int bk_cli_report(bk_status st, const bk_err *e)
 {
     if (st == BK_OK) return BK_EXIT_OK;

@@ -21,6 +21,9 @@ bk_status bk_cli_config(bk_config *c, bk_flag *own, int64_t n_own, int argc, cha
 bk_status bk_cli_own_flags(bk_flag *own, int64_t n_own, int argc, char *const *argv, const char *because,
                            bk_err *e);
 
+/* How the program was called, for commands that it suggests; main sets it. */
+extern const char *bk_cli_program;
+
 /* Prints "birkhoff: <message>" to the error stream and gives the exit code of a status. */
 int bk_cli_report(bk_status st, const bk_err *e);
 

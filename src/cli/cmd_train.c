@@ -277,7 +277,9 @@ static bool says_what_to_load(const char *arg)
 /* The arguments again, as a shell takes them, with what was saved in place of what was loaded. */
 static void print_resume(const bk_config *c, int argc, char *const *argv)
 {
-    printf("resume with: birkhoff train");
+    printf("resume with:");
+    print_shell_word(bk_cli_program);
+    printf(" train");
     for (int k = 0; k < argc; k++) {
         if (!says_what_to_load(argv[k]))
             print_shell_word(argv[k]);
@@ -319,7 +321,14 @@ static volatile sig_atomic_t stop_signal;
 static void on_signal(int number)
 {
     stop_signal = number;
-    signal(number, SIG_DFL); /* the second one ends the process at once */
+}
+
+/* The first signal is noted, the second one ends the process at once. Output that is under way goes on. */
+static void listen(int number)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    sigemptyset(&a.sa_mask);
+    sigaction(number, &a, NULL);
 }
 
 static bool stopped(void *ctx)
@@ -342,7 +351,7 @@ int bk_cli_train(int argc, char *const *argv)
     BK_TRY(bk_run_open(&run, &c, &e));
     BK_TRY(bk_metrics_open(&s.metrics, &c, run.state.iteration + 1, &e));
     begin(&s);
-    signal(SIGINT, on_signal), signal(SIGTERM, on_signal);
+    listen(SIGINT), listen(SIGTERM);
     BK_TRY(bk_train(&end, &run, &log, &e));
     BK_TRY(bk_metrics_close(&s.metrics, &e));
     bk_progress_clear(&s.progress);

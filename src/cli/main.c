@@ -97,6 +97,7 @@ static int finish(int rc)
 
 int main(int argc, char **argv)
 {
+    if (argc > 0 && argv[0]) bk_cli_program = argv[0];
     if (argc < 2) {
         print_help(stderr);
         return BK_EXIT_USAGE;
