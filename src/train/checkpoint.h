@@ -64,13 +64,13 @@ void bk_checkpoint_close(bk_checkpoint *k); /* NULL is fine */
 bk_checkpoint_state bk_checkpoint_get_state(const bk_checkpoint *k);
 const char *bk_checkpoint_path(const bk_checkpoint *k); /* "DIR/iter_0000100"; borrowed */
 
-/* The resolved configuration of the run that saved it, without save, load and ckpt_step: those belong to a
- * call of the program, not to the model. *out is initialised here and the caller's to free, also on errors.
- * BK_E_INPUT when this version of birkhoff cannot take it. */
+/* The resolved configuration of the run that saved it, without what says where and how often to save and what
+ * to load: that belongs to a call of the program, not to the model. *out is initialised here and the caller's
+ * to free, also on errors. BK_E_INPUT when this version of birkhoff cannot take it. */
 bk_status bk_checkpoint_config(bk_config *out, const bk_checkpoint *k, bk_err *e);
 
 /* Appends the options whose value in the checkpoint differs from `c`, one a line: "lr 0.001 -> 0.0003".
- * Nothing when they agree. save, load and ckpt_step are left out, as above. */
+ * Nothing when they agree. Where to save and what to load are left out, as above. */
 void bk_checkpoint_config_diff(bk_str *out, const bk_checkpoint *k, const bk_config *c);
 
 typedef enum {

@@ -27,7 +27,8 @@ static const bk_str_list *list_of(const bk_config *c, bk_option_id id)
 /* Where a call of the program reads and writes is not part of a run. */
 static bool is_of_the_call(bk_option_id id)
 {
-    return id == BK_OPT_save || id == BK_OPT_load || id == BK_OPT_ckpt_step;
+    return id == BK_OPT_save || id == BK_OPT_save_interval || id == BK_OPT_save_keep || id == BK_OPT_load ||
+           id == BK_OPT_ckpt_step;
 }
 
 static bk_status option_of(bk_manifest_option *out, bk_arena *a, const bk_config *c, bk_option_id id,

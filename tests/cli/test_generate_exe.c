@@ -23,7 +23,11 @@ static void save_model(const char *folder, const char *more)
 static int enter_with_models(void **state)
 {
     if (enter_new_folder(state) != 0) return -1;
-    save_model("bytes", "vocab_size: 257\nseq_length: 40\nembedding_init_method_std: 1\n");
+    /* Options that only go with --save are no hindrance to whoever loads. */
+    save_model(
+        "bytes",
+        "vocab_size: 257\nseq_length: 40\nembedding_init_method_std: 1\nsave: bytes\nsave_interval: 5\n"
+        "save_keep: 2\n");
     save_model("ids", "embedding_init_method_std: 1\n");
     return 0;
 }
