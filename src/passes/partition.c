@@ -29,7 +29,8 @@ typedef struct {
     int64_t cap;  /* regions at most */
     bk_rid *need; /* regions that the op at hand depends on, each once */
     int64_t n_need;
-    bool *needed; /* for each region: it is in `need` */
+    bool *needed;  /* for each region: it is in `need` */
+    bk_rid *after; /* scratch, for each region */
 } partition;
 
 static bk_tag region_tag(const bk_op *op)
@@ -72,19 +73,26 @@ static bool may_join(const partition *p, bk_rid r)
     return true;
 }
 
+/* Region a must be done before region r: whatever comes before a comes before r and whatever comes after r.
+ */
+static void put_before(partition *p, bk_rid a, bk_rid r)
+{
+    const int64_t n = p->g->n_regions;
+    int64_t n_after = 0;
+    p->after[n_after++] = r;
+    for (bk_rid y = 0; y < n; y++)
+        if (p->before[r * p->cap + y]) p->after[n_after++] = y;
+    for (int64_t x = 0; x < n; x++) {
+        if (x != a && !p->before[x * p->cap + a]) continue;
+        for (int64_t k = 0; k < n_after; k++) p->before[x * p->cap + p->after[k]] = true;
+    }
+}
+
 static bk_status join(partition *p, bk_oid o, bk_rid r)
 {
     bk_graph *g = p->g;
-    for (int64_t k = 0; k < p->n_need; k++) {
-        const bk_rid a = p->need[k];
-        if (a == r || p->before[a * p->cap + r]) continue;
-        for (int64_t x = 0; x < g->n_regions;
-             x++) { /* whatever comes before a comes before whatever comes after r */
-            if (x != a && !p->before[x * p->cap + a]) continue;
-            for (int64_t y = 0; y < g->n_regions; y++)
-                if (y == r || p->before[r * p->cap + y]) p->before[x * p->cap + y] = true;
-        }
-    }
+    for (int64_t k = 0; k < p->n_need; k++)
+        if (p->need[k] != r && !p->before[p->need[k] * p->cap + r]) put_before(p, p->need[k], r);
     p->of[o] = r;
     const bk_op *op = &g->op[o];
     for (int k = 0; k < bk_n_operands(op); k++) {
@@ -147,24 +155,24 @@ static bk_status order_regions(partition *p)
     const int64_t n = g->n_regions;
     bk_region *sorted = malloc((size_t)(n + 1) * sizeof *sorted);
     bk_rid *to = malloc((size_t)(n + 1) * sizeof *to);
-    if (!sorted || !to) {
-        free(sorted), free(to);
+    int64_t *left = calloc((size_t)n + 1, sizeof *left); /* predecessors that are not placed */
+    if (!sorted || !to || !left) {
+        free(sorted), free(to), free(left);
         return BK_E_MEM;
     }
     for (int64_t r = 0; r < n; r++) to[r] = BK_NONE;
+    for (int64_t a = 0; a < n; a++)
+        for (int64_t r = 0; r < n; r++) left[r] += p->before[a * p->cap + r];
     for (int64_t placed = 0; placed < n; placed++) {
-        bk_rid next = BK_NONE;
-        for (bk_rid r = 0; r < n && next == BK_NONE; r++) {
-            bool ready = to[r] == BK_NONE;
-            for (bk_rid a = 0; a < n && ready; a++) ready = !p->before[a * p->cap + r] || to[a] != BK_NONE;
-            if (ready) next = r;
-        }
+        bk_rid next = 0;
+        while (to[next] != BK_NONE || left[next] > 0) next++;
+        for (int64_t r = 0; r < n; r++) left[r] -= p->before[next * p->cap + r];
         to[next] = (bk_rid)placed;
         sorted[placed] = g->region[next];
     }
     memcpy(g->region, sorted, (size_t)n * sizeof *sorted);
     for (int64_t o = 0; o < g->n_ops; o++) p->of[o] = to[p->of[o]];
-    free(sorted), free(to);
+    free(sorted), free(to), free(left);
     return BK_OK;
 }
 
@@ -193,8 +201,9 @@ bk_status bk_pass_partition(bk_graph *g, bk_err *e)
                    .of = malloc(no * sizeof *p.of),
                    .users = malloc(nv * sizeof *p.users),
                    .need = malloc(no * sizeof *p.need), /* regions are no more than ops */
-                   .needed = calloc(no, 1)};
-    bk_status st = p.of && p.users && p.need && p.needed ? BK_OK : BK_E_MEM;
+                   .needed = calloc(no, 1),
+                   .after = malloc(no * sizeof *p.after)};
+    bk_status st = p.of && p.users && p.need && p.needed && p.after ? BK_OK : BK_E_MEM;
     g->n_regions = g->n_region_ops = 0;
     if (st == BK_OK) st = bk_plain_order_make(&p.order, g, NULL);
     if (st == BK_OK) {
@@ -204,6 +213,6 @@ bk_status bk_pass_partition(bk_graph *g, bk_err *e)
     if (st == BK_OK) st = order_regions(&p);
     if (st == BK_OK) st = list_ops(&p);
     bk_plain_order_free(&p.order);
-    free(p.of), free(p.users), free(p.user), free(p.before), free(p.need), free(p.needed);
+    free(p.of), free(p.users), free(p.user), free(p.before), free(p.need), free(p.needed), free(p.after);
     return st == BK_OK ? st : bk_err_set(e, st, "partition: out of memory");
 }
