@@ -6,16 +6,12 @@
 #include "cli/cli.h"
 #include "ir/print.h"
 #include "plan/report.h"
-#include "train/generate.h"
-#include "train/session.h"
+#include "train/run.h"
 
 /* What --dump takes, in the order of the pipeline. "graph" is the graph after the last pass. */
 static const char *const stages[] = {"config", "model",     "autodiff", "accumulate", "step",
                                      "graph",  "partition", "schedule", "plan"};
 enum { N_STAGES = sizeof stages / sizeof *stages };
-
-/* The programs of a run, train first; behind these two come those that generate its sample. */
-enum { TRAIN, EVALUATE };
 
 typedef struct {
     bk_config c;
@@ -61,18 +57,6 @@ static void dump_stage(void *ctx, const char *name, const bk_graph *g, const bk_
         bk_graph_print(&j->text, g);
 }
 
-static bk_status add_program(job *j, bk_model_mode mode, int64_t n_micro, bk_err *e)
-{
-    bk_program prog;
-    const bk_program_options o = {.mode = mode,
-                                  .real = BK_F32,
-                                  .optimizer = true,
-                                  .dump = mode == BK_MODEL_TRAIN && j->stage ? &j->dump : NULL};
-    const bk_status st = bk_program_graph(&prog, &j->c, &j->l, &o, e);
-    if (st == BK_OK) bk_session_add(&j->session, &prog, n_micro);
-    return st;
-}
-
 static void print_evaluate(bk_str *out, const bk_plan *p)
 {
     char peak[BK_HUMAN_LEN], step[BK_HUMAN_LEN], flop[BK_HUMAN_LEN];
@@ -83,13 +67,13 @@ static void print_evaluate(bk_str *out, const bk_plan *p)
 
 static bk_status print_report(job *j, bk_err *e)
 {
-    const bk_plan *p = j->session.program[TRAIN].p;
+    const bk_plan *p = j->session.program[BK_RUN_TRAIN].p;
     bk_plan_report r;
     const bk_status st = bk_plan_report_make(&r, p, e);
     if (st != BK_OK) return st;
     bk_plan_report_print_run(&j->text, &j->c, &j->l);
     bk_plan_report_print(&j->text, &r, p, j->l.n_micro * j->l.micro_batch * j->l.seq);
-    print_evaluate(&j->text, j->session.program[EVALUATE].p);
+    print_evaluate(&j->text, j->session.program[BK_RUN_EVALUATE].p);
     bk_str_append(&j->text, "plan checked: rules 1 2 3 5 6 hold\n");
     return BK_OK;
 }
@@ -101,10 +85,8 @@ static bk_status make_text(job *j, bk_err *e)
     bk_status st = BK_OK;
     if (stage_is(j, "config")) return bk_config_dump(&j->text, &j->c), BK_OK;
     BK_TRY(bk_layout_resolve(&j->l, &j->c, 1, e));
-    BK_TRY(add_program(j, BK_MODEL_TRAIN, j->l.n_micro, e));
+    BK_TRY(bk_run_add_programs(&j->session, &j->gen, &j->c, &j->l, true, j->stage ? &j->dump : NULL, e));
     if (j->stage && !stage_is(j, "schedule") && !stage_is(j, "plan")) goto done;
-    BK_TRY(add_program(j, BK_MODEL_EVALUATE, 1, e));
-    BK_TRY(bk_generator_add(&j->gen, &j->session, &j->c, BK_F32, e));
     BK_TRY(bk_session_plan(&j->session, &target, e));
     if (!j->stage) BK_TRY(print_report(j, e));
 done:

@@ -4,22 +4,29 @@
 
 #include "base/size.h"
 
-static bk_status add_program(bk_run *r, bk_model_mode mode, int64_t n_micro, bk_err *e)
+static bk_status add_program(bk_session *s, const bk_config *c, const bk_layout *l, bk_model_mode mode,
+                             int64_t n_micro, const bk_dump *dump, bk_err *e)
 {
     bk_program prog;
-    const bk_program_options o = {.mode = mode, .real = BK_F32, .optimizer = true};
-    const bk_status st = bk_program_graph(&prog, r->c, &r->layout, &o, e);
-    if (st == BK_OK) bk_session_add(&r->session, &prog, n_micro);
+    const bk_program_options o = {.mode = mode, .real = BK_F32, .optimizer = true, .dump = dump};
+    const bk_status st = bk_program_graph(&prog, c, l, &o, e);
+    if (st == BK_OK) bk_session_add(s, &prog, n_micro);
     return st;
+}
+
+bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config *c, const bk_layout *l,
+                              bool evaluate, const bk_dump *dump, bk_err *e)
+{
+    bk_status st = add_program(s, c, l, BK_MODEL_TRAIN, l->n_micro, dump, e);
+    if (st == BK_OK && evaluate) st = add_program(s, c, l, BK_MODEL_EVALUATE, 1, NULL, e);
+    return st == BK_OK ? bk_generator_add(gen, s, c, BK_F32, e) : st;
 }
 
 static bk_status open_session(bk_run *r, bk_err *e)
 {
     const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = r->c->deterministic};
     bk_status st = BK_OK;
-    BK_TRY(add_program(r, BK_MODEL_TRAIN, r->layout.n_micro, e));
-    if (r->data.valid.ctx) BK_TRY(add_program(r, BK_MODEL_EVALUATE, 1, e));
-    BK_TRY(bk_generator_add(&r->gen, &r->session, r->c, BK_F32, e));
+    BK_TRY(bk_run_add_programs(&r->session, &r->gen, r->c, &r->layout, r->data.valid.ctx != NULL, NULL, e));
     BK_TRY(bk_session_plan(&r->session, &target, e));
     BK_TRY(bk_session_open(&r->session, r->c->memory_limit, e));
     r->feed = (bk_feed){.micro_batch = r->layout.micro_batch, .seq = r->layout.seq};

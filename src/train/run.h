@@ -24,6 +24,11 @@ typedef struct {
     bk_str config_diff;        /* options that differ from those of that checkpoint, a line each */
 } bk_run;
 
+/* Builds the programs of a run and adds them to an empty session: the one that trains, the one that evaluates
+ * where that is wanted, those of the generator. `dump` (or NULL) sees the stages of the first. */
+bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config *c, const bk_layout *l,
+                              bool evaluate, const bk_dump *dump, bk_err *e);
+
 /* Opens everything: data, plans, memory, parameters (drawn, or those of `load` and its position), the folder
  * of `save`. Must stay where it is. The caller closes in any case. */
 bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e);

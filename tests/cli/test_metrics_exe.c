@@ -16,7 +16,7 @@ static int enter(void **state)
 {
     char text[64 * 8 + 1];
     const int rc = enter_new_folder(state);
-    for (int i = 0; i < 64; i++) snprintf(text + 8 * i, 9, "word %02d\n", i);
+    for (unsigned i = 0; i < 64; i++) snprintf(text + 8 * i, 9, "word %02u\n", i % 100);
     put("text", text);
     put("small.yaml", small);
     return rc;
