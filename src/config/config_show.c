@@ -9,6 +9,9 @@ enum { NAME_WIDTH = 36, VALUE_WIDTH = 20, HELP_INDENT = 6, LINE_WIDTH = 100 };
 static const char *const group_titles[] = {
     [BK_GROUP_MODEL] = "model",
     [BK_GROUP_MHC] = "mHC",
+    [BK_GROUP_MLA] = "multi-latent attention",
+    [BK_GROUP_MOE] = "mixture of experts",
+    [BK_GROUP_MTP] = "multi-token prediction",
     [BK_GROUP_TRAIN] = "training",
     [BK_GROUP_DATA] = "data",
     [BK_GROUP_RUN] = "run",

@@ -44,6 +44,7 @@ static void derive_model(bk_config *c)
         DERIVE(c, ffn_hidden_size, c->hidden_size * 8 / 3 / 64 * 64, "8/3 hidden_size, down to 64");
     else
         DERIVE(c, ffn_hidden_size, c->hidden_size * 4, "4 hidden_size");
+    DERIVE(c, moe_ffn_hidden_size, c->ffn_hidden_size, "from ffn_hidden_size");
     DERIVE(c, max_position_embeddings, c->seq_length, "from seq_length");
     if (c->add_bias_linear) DERIVE(c, add_qkv_bias, true, "from add_bias_linear");
     DERIVE(c, embedding_init_method_std, c->init_method_std, "from init_method_std");

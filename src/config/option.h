@@ -9,6 +9,7 @@
 
 #define BK_UNSET_REAL ((double)NAN)
 #define BK_EMPTY_LIST ((bk_str_list){0})
+#define BK_MAX_EXPERTS 65536
 #define BK_MAX_WIDTH  16777216             /* 2^24: products of two sizes and a few counts fit in 63 bits */
 #define BK_BELOW_1    0x1.fffffffffffffp-1 /* a range that ends before 1 */
 #define BK_ABOVE_0    DBL_TRUE_MIN         /* a range that begins after 0 */
@@ -26,6 +27,9 @@ typedef enum {
 typedef enum {
     BK_GROUP_MODEL,
     BK_GROUP_MHC,
+    BK_GROUP_MLA,
+    BK_GROUP_MOE,
+    BK_GROUP_MTP,
     BK_GROUP_TRAIN,
     BK_GROUP_DATA,
     BK_GROUP_RUN,

@@ -8,7 +8,7 @@ void bk_build_at(bk_builder *b, int64_t layer, bk_node node)
 {
     assert(layer == BK_NONE || (layer >= 0 && layer <= INT16_MAX));
     b->g->tag = (bk_tag){
-        .module = BK_MODULE_DECODER, .node = (uint8_t)node, .pass = BK_PASS_FORWARD, .layer = (int16_t)layer};
+        .module = (uint8_t)b->module, .node = (uint8_t)node, .pass = BK_PASS_FORWARD, .layer = (int16_t)layer};
 }
 
 void bk_build_names(bk_builder *b, const char *values, const char *params)

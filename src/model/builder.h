@@ -18,6 +18,7 @@ typedef struct {
     const bk_layout *l;
     bk_model_io *io;
     bool train, generate;       /* neither: evaluation */
+    bk_module module;           /* of the ops to come */
     bk_vid rope_cos, rope_sin;  /* tables [S, dims/2], or BK_NONE */
     bk_vid word_embeddings;     /* parameter [Vp, C] */
     char values[BK_PREFIX_LEN]; /* stands in front of the names of values */
@@ -26,7 +27,7 @@ typedef struct {
     bk_err *e;
 } bk_builder;
 
-/* Says where the next ops come from: module decoder, `layer` or BK_NONE, forward. */
+/* Says where the next ops come from: the builder's module, `layer` or BK_NONE, forward. */
 void bk_build_at(bk_builder *b, int64_t layer, bk_node node);
 /* Sets the two prefixes. */
 void bk_build_names(bk_builder *b, const char *values, const char *params);

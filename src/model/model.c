@@ -9,31 +9,13 @@
 #include "model/parts.h"
 
 /* One decoder layer, streams to streams. */
-/* What builds each kind of sublayer. */
-static bk_branch (*const build_attention[BK_N_ATTENTIONS])(bk_builder *b, bk_vid x) = {
-    [BK_ATTENTION_STANDARD] = bk_build_self_attention};
-static bk_branch (*const build_mlp[BK_N_MLPS])(bk_builder *b,
-                                               bk_vid x) = {[BK_MLP_DENSE] = bk_build_dense_mlp};
-
-static bk_vid build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x)
+static bk_vid decoder_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x)
 {
     char values[BK_PREFIX_LEN], params[BK_PREFIX_LEN];
-    bk_residual r;
     snprintf(values, sizeof values, "decoder.%" PRId64 ".", layer);
     snprintf(params, sizeof params, "decoder.layers.%" PRId64 ".", layer);
     bk_build_names(b, values, params);
-
-    bk_build_at(b, layer, BK_NODE_ATTN);
-    bk_vid h = bk_build_residual_open(&r, b, spec, "attn", "self_attention_hyper_connection.", x);
-    h = bk_build_norm(b, "attn.norm", h, "input_layernorm", "self_attention.linear_qkv.layer_norm");
-    const bk_branch attention = build_attention[spec->attention](b, h);
-    x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
-
-    bk_build_at(b, layer, BK_NODE_MLP);
-    h = bk_build_residual_open(&r, b, spec, "mlp", "mlp_hyper_connection.", x);
-    h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", "mlp.linear_fc1.layer_norm");
-    const bk_branch mlp = build_mlp[spec->mlp](b, h);
-    return bk_build_residual_close(b, spec, "mlp", BK_SITE_MLP_OUT, &r, mlp);
+    return bk_build_layer(b, spec, layer, x);
 }
 
 /* All ids of an io at BK_NONE. */
@@ -71,7 +53,7 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
 
     bk_vid x = bk_build_pre_process(&b);
     for (int64_t i = 0; i < c->num_layers && b.st == BK_OK; i++)
-        x = layer_out[i] = build_layer(&b, &spec[i], i, x);
+        x = layer_out[i] = decoder_layer(&b, &spec[i], i, x);
     /* Still under the tag of the last layer: whatever ends it owns the boundary. */
     io.hidden = bk_build_boundary(&b, x);
     if (b.generate)

@@ -35,6 +35,9 @@ bk_vid bk_build_residual_open(bk_residual *out, bk_builder *b, const bk_layer_sp
 bk_vid bk_build_residual_close(bk_builder *b, const bk_layer_spec *spec, const char *node, bk_site site,
                                const bk_residual *r, bk_branch branch);
 
+/* transformer_layer.c: one layer of the builder's module, under the builder's names; streams to streams. */
+bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x);
+
 /* post_process.c: what ends the last layer (streams to one stream, final norm), with the tag as it stands. */
 bk_vid bk_build_boundary(bk_builder *b, bk_vid x);
 

@@ -1,0 +1,25 @@
+/* One transformer layer, streams to streams: attention, then the feed-forward part, each inside a residual
+ * path. */
+#include "model/parts.h"
+
+/* What builds each kind of sublayer. */
+static bk_branch (*const build_attention[BK_N_ATTENTIONS])(bk_builder *b, bk_vid x) = {
+    [BK_ATTENTION_STANDARD] = bk_build_self_attention};
+static bk_branch (*const build_mlp[BK_N_MLPS])(bk_builder *b,
+                                               bk_vid x) = {[BK_MLP_DENSE] = bk_build_dense_mlp};
+
+bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x)
+{
+    bk_residual r;
+    bk_build_at(b, layer, BK_NODE_ATTN);
+    bk_vid h = bk_build_residual_open(&r, b, spec, "attn", "self_attention_hyper_connection.", x);
+    h = bk_build_norm(b, "attn.norm", h, "input_layernorm", "self_attention.linear_qkv.layer_norm");
+    const bk_branch attention = build_attention[spec->attention](b, h);
+    x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
+
+    bk_build_at(b, layer, BK_NODE_MLP);
+    h = bk_build_residual_open(&r, b, spec, "mlp", "mlp_hyper_connection.", x);
+    h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", "mlp.linear_fc1.layer_norm");
+    const bk_branch mlp = build_mlp[spec->mlp](b, h);
+    return bk_build_residual_close(b, spec, "mlp", BK_SITE_MLP_OUT, &r, mlp);
+}
