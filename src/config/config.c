@@ -19,9 +19,11 @@ bk_status bk_config_set(bk_config *c, const char *name, const char *value, const
     return bk_config_set_list(c, name, &value, 1, where, e);
 }
 
-/* "none" and the like give the default back, unless the word is a choice of the option. */
+/* "none" and the like give the default back, unless the word is a choice of the option, or an entry of a list
+ * that knows it. */
 static bool means_default(const bk_option *o, const char *text)
 {
+    if (o->kind == BK_KIND_list && o->lo == BK_NONE_IS_ENTRY && strcasecmp(text, "none") == 0) return false;
     for (int i = 0; o->choices && o->choices[i]; i++)
         if (strcasecmp(o->choices[i], text) == 0) return false;
     return strcasecmp(text, "none") == 0 || strcasecmp(text, "null") == 0 || strcasecmp(text, "unset") == 0 ||

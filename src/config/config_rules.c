@@ -244,6 +244,7 @@ bk_status bk_config_resolve(bk_config *c, bk_err *e)
         positions_cover_samples,
         padding_covers_vocabulary,
         tensors_fit,
+        bk_config_check_moe,
         mhc_residual_type,
         micro_batches_fill_batch,
         rates_are_ordered,
