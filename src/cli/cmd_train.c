@@ -27,7 +27,8 @@ static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
                                    .next_learning_rate = r->next_learning_rate,
                                    .tokens_per_s = (double)r->n_tokens / r->seconds,
                                    .tflops = 2e-12 * (double)r->madds / r->seconds,
-                                   .seconds = r->seconds};
+                                   .seconds = r->seconds,
+                                   .metrics = r->metrics};
     return bk_metrics_step(&j->metrics, &values, e);
 }
 

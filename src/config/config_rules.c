@@ -111,6 +111,14 @@ static bk_status positions_cover_samples(const bk_config *c, bk_err *e)
                       CITE(c, max_position_embeddings), CITE(c, seq_length));
 }
 
+/* The tokens of a depth are those of the model moved on; a table of positions would have to move as well. */
+static bk_status mtp_positions(const bk_config *c, bk_err *e)
+{
+    if (c->mtp_num_layers == 0 || c->position_embedding_type != BK_POSITION_LEARNED) return BK_OK;
+    return bk_err_set(e, BK_E_INPUT, "%s does not go with %s; use rope or none", CITE(c, mtp_num_layers),
+                      CITE(c, position_embedding_type));
+}
+
 static bk_status padding_covers_vocabulary(const bk_config *c, bk_err *e)
 {
     if (c->padded_vocab_size > INT32_MAX)
@@ -239,19 +247,11 @@ bk_status bk_config_resolve(bk_config *c, bk_err *e)
         features_are_built, required_are_set, heads_divide_width, activation_is_one, qkv_bias_follows_biases,
     };
     static rule *const after[] = {
-        groups_divide_heads,
-        rotated_dims_pair_up,
-        positions_cover_samples,
-        padding_covers_vocabulary,
-        tensors_fit,
-        bk_config_check_moe,
-        mhc_residual_type,
-        micro_batches_fill_batch,
-        rates_are_ordered,
-        warmup_is_one_and_short,
-        wsd_has_a_tail,
-        split_has_parts,
-        checkpoints_have_a_folder,
+        groups_divide_heads, rotated_dims_pair_up,      positions_cover_samples,
+        mtp_positions,       padding_covers_vocabulary, tensors_fit,
+        bk_config_check_moe, mhc_residual_type,         micro_batches_fill_batch,
+        rates_are_ordered,   warmup_is_one_and_short,   wsd_has_a_tail,
+        split_has_parts,     checkpoints_have_a_folder,
     };
     for (int i = 0; i < BK_N_OPTIONS; i++)
         if (!bk_option_is_given(c, (bk_option_id)i)) bk_option_reset(c, (bk_option_id)i);

@@ -15,13 +15,15 @@ static bk_status choice_is_possible(const bk_config *c, bk_err *e)
                           CITE(c, moe_router_topk), CITE(c, num_experts));
     if (c->moe_router_topk == 1 && c->moe_router_score_function == BK_SCORE_SOFTMAX &&
         !c->moe_router_pre_softmax)
-        return bk_err_set(e, BK_E_INPUT,
-                          "%s with a softmax over the chosen experts alone gives every token probability 1; set "
-                          "moe_router_pre_softmax",
-                          CITE(c, moe_router_topk));
+        return bk_err_set(
+            e, BK_E_INPUT,
+            "%s with a softmax over the chosen experts alone gives every token probability 1; set "
+            "moe_router_pre_softmax",
+            CITE(c, moe_router_topk));
     if (c->moe_router_enable_expert_bias && c->moe_router_score_function == BK_SCORE_SOFTMAX)
-        return bk_err_set(e, BK_E_INPUT, "%s needs scores that do not depend on each other, and %s; set it to "
-                                         "sigmoid or drop the bias",
+        return bk_err_set(e, BK_E_INPUT,
+                          "%s needs scores that do not depend on each other, and %s; set it to "
+                          "sigmoid or drop the bias",
                           CITE(c, moe_router_enable_expert_bias), CITE(c, moe_router_score_function));
     return BK_OK;
 }
@@ -32,7 +34,8 @@ static bk_status groups_fit(const bk_config *c, bk_err *e)
     if (groups == BK_UNSET_COUNT && kept == BK_UNSET_COUNT) return BK_OK;
     if (groups == BK_UNSET_COUNT || kept == BK_UNSET_COUNT)
         return bk_err_set(e, BK_E_INPUT, "%s needs %s beside it; set both or neither",
-                          kept == BK_UNSET_COUNT ? CITE(c, moe_router_num_groups) : CITE(c, moe_router_group_topk),
+                          kept == BK_UNSET_COUNT ? CITE(c, moe_router_num_groups)
+                                                 : CITE(c, moe_router_group_topk),
                           kept == BK_UNSET_COUNT ? "moe_router_group_topk" : "moe_router_num_groups");
     if (c->num_experts % groups != 0)
         return bk_err_set(e, BK_E_INPUT, "%s is not a multiple of %s; every group needs as many experts",
@@ -87,10 +90,11 @@ static bk_status capacities_fit(const bk_config *c, bk_err *e)
                     bk_mul64(&elements, tokens, c->num_experts) && elements <= INT64_C(1) << 48 &&
                     bk_mul64(&elements, pairs, widest) && elements <= INT64_C(1) << 48;
     if (!ok)
-        return bk_err_set(e, BK_E_INPUT,
-                          "%s, %s and %s give more routed tokens than can be numbered, or tensors of more than "
-                          "2^48 elements; lower one of them",
-                          CITE(c, seq_length), CITE(c, micro_batch_size), CITE(c, moe_router_topk));
+        return bk_err_set(
+            e, BK_E_INPUT,
+            "%s, %s and %s give more routed tokens than can be numbered, or tensors of more than "
+            "2^48 elements; lower one of them",
+            CITE(c, seq_length), CITE(c, micro_batch_size), CITE(c, moe_router_topk));
     /* An expert gets no more than all tokens, so a padded buffer has at most that for each expert. */
     if (!c->moe_pad_expert_input_to_capacity) return BK_OK;
     if (bk_mul64(&elements, bk_config_expert_capacity(c), c->num_experts) && elements <= INT32_MAX &&

@@ -112,8 +112,11 @@ static bool read_items(list_reader *r, const bk_str_list *items)
 static bk_status read_pattern(bool *out, const bk_config *c, bk_err *e)
 {
     const bk_str_list *freq = &c->moe_layer_freq;
-    list_reader r = {
-        .at = freq->items[0], .next = freq->items + 1, .n_next = freq->n - 1, .out = out, .cap = c->num_layers};
+    list_reader r = {.at = freq->items[0],
+                     .next = freq->items + 1,
+                     .n_next = freq->n - 1,
+                     .out = out,
+                     .cap = c->num_layers};
     bool ok = read_items(&r, freq);
     if (!ok) {
         r.n = 0;
@@ -122,10 +125,11 @@ static bk_status read_pattern(bool *out, const bk_config *c, bk_err *e)
         ok = !r.bad && *r.at == '\0';
     }
     if (!ok)
-        return bk_err_set(e, BK_E_INPUT,
-                          "%s is neither a number above 0 nor a pattern of 0 and 1; write it like 2, [0, 1, 1] "
-                          "or ([0]*1+[1]*2)",
-                          CITE(c, moe_layer_freq));
+        return bk_err_set(
+            e, BK_E_INPUT,
+            "%s is neither a number above 0 nor a pattern of 0 and 1; write it like 2, [0, 1, 1] "
+            "or ([0]*1+[1]*2)",
+            CITE(c, moe_layer_freq));
     if (r.n == c->num_layers) return BK_OK;
     return bk_err_set(e, BK_E_INPUT, "%s has too %s entries for %s; give each layer a 0 or a 1",
                       CITE(c, moe_layer_freq), r.n > c->num_layers ? "many" : "few", CITE(c, num_layers));

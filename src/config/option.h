@@ -7,13 +7,14 @@
 
 #include "config/config.h"
 
-#define BK_UNSET_REAL ((double)NAN)
-#define BK_EMPTY_LIST ((bk_str_list){0})
+#define BK_UNSET_REAL  ((double)NAN)
+#define BK_EMPTY_LIST  ((bk_str_list){0})
 #define BK_MAX_EXPERTS 65536
-#define BK_NONE_IS_ENTRY 1 /* least of a list: the word none is an entry and does not stand for the default */
-#define BK_MAX_WIDTH  16777216             /* 2^24: products of two sizes and a few counts fit in 63 bits */
-#define BK_BELOW_1    0x1.fffffffffffffp-1 /* a range that ends before 1 */
-#define BK_ABOVE_0    DBL_TRUE_MIN         /* a range that begins after 0 */
+/* The least of a list whose word none is an entry and does not stand for the default. */
+#define BK_NONE_IS_ENTRY 1
+#define BK_MAX_WIDTH     16777216 /* 2^24: products of two sizes and a few counts fit in 63 bits */
+#define BK_BELOW_1       0x1.fffffffffffffp-1 /* a range that ends before 1 */
+#define BK_ABOVE_0       DBL_TRUE_MIN         /* a range that begins after 0 */
 
 typedef enum {
     BK_KIND_flag,

@@ -7,8 +7,10 @@
 void bk_build_at(bk_builder *b, int64_t layer, bk_node node)
 {
     assert(layer == BK_NONE || (layer >= 0 && layer <= INT16_MAX));
-    b->g->tag = (bk_tag){
-        .module = (uint8_t)b->module, .node = (uint8_t)node, .pass = BK_PASS_FORWARD, .layer = (int16_t)layer};
+    b->g->tag = (bk_tag){.module = (uint8_t)b->module,
+                         .node = (uint8_t)node,
+                         .pass = BK_PASS_FORWARD,
+                         .layer = (int16_t)layer};
 }
 
 void bk_build_names(bk_builder *b, const char *values, const char *params)
@@ -76,7 +78,9 @@ bk_vid bk_build_param(bk_builder *b, const bk_param *row)
     p.alias = row->alias ? join(alias, b->params, row->alias, "") : NULL;
     p.dtype = b->g->real;
     p.decay = p.rank >= 2;
-    bk_vid out = BK_NONE;
+    bk_vid out =
+        b->module == BK_MODULE_MTP && b->st == BK_OK ? bk_value_find(b->g, BK_PARAM, p.name) : BK_NONE;
+    if (out != BK_NONE) return out;
     if (b->st == BK_OK) b->st = bk_param_add(&out, b->g, &p, b->e);
     return b->st == BK_OK ? out : BK_NONE;
 }

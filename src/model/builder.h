@@ -21,6 +21,7 @@ typedef struct {
     bk_module module;           /* of the ops to come */
     bk_vid rope_cos, rope_sin;  /* tables [S, dims/2], or BK_NONE */
     bk_vid word_embeddings;     /* parameter [Vp, C] */
+    bk_vid output_weight;       /* parameter [Vp, C], the same if tied */
     char values[BK_PREFIX_LEN]; /* stands in front of the names of values */
     char params[BK_PREFIX_LEN]; /* ... of parameters and of their aliases */
     bk_status st;
@@ -50,7 +51,8 @@ bk_vid bk_build_input(bk_builder *b, const char *name, bk_dtype dtype, bk_scope 
                       const int64_t *dim);
 
 /* Appends a parameter. `row` gives name and alias (both get the prefix), rank, shape, class and init; the
- * dtype is the graph's, and two or more dims mean weight decay. */
+ * dtype is the graph's, and two or more dims mean weight decay. In module mtp a name may come again: depths
+ * that share a layer get its parameters. */
 bk_vid bk_build_param(bk_builder *b, const bk_param *row);
 
 /* Weight [n_out, n_in] ~ N(0, std^2) and bias [n_out] = 0 of a linear layer; bias BK_NONE if it has none. */

@@ -21,8 +21,8 @@ static bk_vid decoder_layer(bk_builder *b, const bk_layer_spec *spec, int64_t la
 /* All ids of an io at BK_NONE. */
 static void clear_io(bk_model_io *io)
 {
-    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
-                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0};
+    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
+                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0,       NULL,    0};
 }
 
 bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
@@ -48,18 +48,22 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
                     .e = e};
     const bk_layer_spec *spec = NULL;
     bk_vid *layer_out = bk_arena_alloc(&g->arena, c->num_layers, sizeof *layer_out);
-    if (!layer_out) return bk_err_set(e, BK_E_MEM, "model: out of memory");
+    io.losses = bk_arena_alloc(&g->arena, BK_MAX_LOSSES, sizeof *io.losses);
+    if (!layer_out || !io.losses) return bk_err_set(e, BK_E_MEM, "model: out of memory");
     b.st = bk_layer_specs(&spec, &g->arena, c, e);
 
     bk_vid x = bk_build_pre_process(&b);
     for (int64_t i = 0; i < c->num_layers && b.st == BK_OK; i++)
         x = layer_out[i] = decoder_layer(&b, &spec[i], i, x);
     /* Still under the tag of the last layer: whatever ends it owns the boundary. */
+    bk_build_names(&b, "decoder.", "decoder.");
     io.hidden = bk_build_boundary(&b, x);
     if (b.generate)
         bk_build_next_logits(&b, io.hidden);
     else
         bk_build_post_process(&b, io.hidden);
+    if (b.train && c->mtp_num_layers > 0 && b.st == BK_OK) bk_build_mtp(&b, &spec[c->num_layers - 1], x);
+    if (!b.generate) bk_build_fetch_metrics(&b);
 
     if (b.st != BK_OK) return bk_err_prefix(e, "model: ");
     io.layer_out = layer_out, io.n_layers = c->num_layers;
@@ -96,14 +100,18 @@ static bk_vid find_probe(const bk_model_io *io, const char *name)
 
 bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e)
 {
-    const bk_vid v = find_probe(io, name);
+    g->tag = (bk_tag){
+        .module = BK_MODULE_DECODER, .node = BK_NODE_POST_PROCESS, .pass = BK_PASS_FORWARD, .layer = BK_NONE};
+    bk_vid v = find_probe(io, name);
+    if (strcmp(name, BK_PROBE_OBJECTIVE) == 0) {
+        const bk_status st = bk_build_objective(&v, g, io, e);
+        if (st != BK_OK) return st;
+    }
     if (v == BK_NONE)
         return bk_err_set(e, BK_E_INPUT,
                           "probe \"%s\" is not known; there are act.layer0 to act.layer%" PRId64
-                          ", out.loss, out.token_loss, logits, hidden",
+                          ", out.loss, out.token_loss, " BK_PROBE_OBJECTIVE ", logits, hidden",
                           name, io->n_layers - 1);
-    g->tag = (bk_tag){
-        .module = BK_MODULE_DECODER, .node = BK_NODE_POST_PROCESS, .pass = BK_PASS_FORWARD, .layer = BK_NONE};
     const bk_status st = bk_op_add(NULL, g, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = name}, e);
     if (st == BK_OK) *out = v;
     return st;

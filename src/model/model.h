@@ -8,6 +8,11 @@
  *                  streams -> [map, aggregate] -> norm -> mlp       -> [post] -> streams   mlp
  *     contract to one stream, final norm                                                   the last mlp
  *     output layer -> cross entropy -> masked mean, metrics                                post_process
+ *     in training the depths of multi-token prediction (mtp.c), of module mtp: each
+ *     embedding, norms, projections, attention                                             attn
+ *     feed-forward part                                                                    mlp
+ *     contract to one stream, final norm                                                   mtp_post_process
+ *     output layer, its loss                                                               post_process
  *
  * For generation the graph runs S new tokens of a sequence that was begun before: keys and values of all
  * tokens are kept in caches of scope run, and of the logits there are those of the last token alone.
@@ -28,6 +33,19 @@
  * config.seq_length. S is layout.seq and may be any number up to M. */
 typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_mode;
 
+/* What the names of states begin with that are summed up over the micro-batches of a step and handed to the
+ * host. */
+#define BK_METRIC "metric."
+
+/* One of the scalars that training minimises: `of` [1], coefficient included in its upstream gradient `seed`.
+ */
+typedef struct {
+    bk_vid of, seed;
+    double coeff; /* seed = coeff * loss_seed */
+} bk_model_loss;
+
+enum { BK_MAX_LOSSES = 1024 };
+
 /* Values of the graph that others need. S positions, B samples, C width, n streams, Vp padded vocabulary. */
 typedef struct {
     bk_vid tokens;    /* input  [B, S] i32 "tokens" */
@@ -45,6 +63,8 @@ typedef struct {
     bk_vid hidden;     /* [S, B, C]  after the final norm */
     bk_vid loss_sum;   /* state [1] "metric.loss_sum": sum of masked token losses of the step */
     bk_vid n_tokens;   /* state [1] "metric.n_tokens": sum of the mask */
+    bk_model_loss *losses; /* [n_losses] in training: that of the language model first; owned by the arena */
+    int n_losses;
     const bk_vid *layer_out; /* [n_layers] outputs of the layers: [S, B, n, C], without mHC [S, B, C]; owned
                                 by the graph's arena */
     int64_t n_layers;
@@ -56,8 +76,11 @@ typedef struct {
 bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
                          bk_model_mode mode, bk_err *e);
 
+#define BK_PROBE_OBJECTIVE "objective"
+
 /* Appends an op that hands a value to the host in each micro-batch, and gives its id. Names: "act.layerI" (0
- * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden". BK_E_INPUT for another. */
+ * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden", and in training BK_PROBE_OBJECTIVE, the
+ * scalar whose gradient it follows: every loss times its coefficient. BK_E_INPUT for another. */
 bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e);
 
 /* Sites of dropout: what tells the draws of one layer apart (ops.def, base/philox.h). */

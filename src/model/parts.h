@@ -38,7 +38,25 @@ bk_vid bk_build_residual_close(bk_builder *b, const bk_layer_spec *spec, const c
 /* transformer_layer.c: one layer of the builder's module, under the builder's names; streams to streams. */
 bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x);
 
-/* post_process.c: what ends the last layer (streams to one stream, final norm), with the tag as it stands. */
+/* losses.c: the input "loss_seed", in training. */
+void bk_build_loss_seed(bk_builder *b);
+/* losses.c: one more scalar [1] of a micro-batch to minimise, times `coeff`; nothing but in training. */
+void bk_build_loss(bk_builder *b, bk_vid value, double coeff);
+/* losses.c: adds `term` [1] of each micro-batch to the state "metric.NAME" of the step, which is made at the
+ * first call, and gives it. */
+bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term);
+/* losses.c: the sum of all losses times their coefficients, with the tag as it stands; none without training.
+ */
+bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e);
+/* losses.c: ops that hand every state of the step to the host at its end. */
+void bk_build_fetch_metrics(bk_builder *b);
+
+/* mtp.c: multi-token prediction after `streams`, those of the last decoder layer, whose spec its layers
+ * share. Labels, mask, word_embeddings, output_weight and io.hidden are there. */
+void bk_build_mtp(bk_builder *b, const bk_layer_spec *spec, bk_vid streams);
+
+/* post_process.c: what ends the last layer of a module (streams to one stream, final norm), with tag and
+ * names as they stand. */
 bk_vid bk_build_boundary(bk_builder *b, bk_vid x);
 
 /* post_process.c: output layer, losses and metrics, of hidden [S, B, C]. */

@@ -5,7 +5,6 @@
 bk_vid bk_build_boundary(bk_builder *b, bk_vid x)
 {
     const bk_config *c = b->c;
-    bk_build_names(b, "decoder.", "decoder.");
     if (c->enable_mhc_connections) {
         const bk_mhc_head_params p =
             bk_build_mhc_head_params(b, "hc_head_", c->mhc_num_residual_streams, c->hidden_size);
@@ -18,28 +17,6 @@ bk_vid bk_build_boundary(bk_builder *b, bk_vid x)
     return bk_build_norm(b, "final_norm", x, "final_layernorm", NULL);
 }
 
-/* A sum over the micro-batches of a step, handed to the host at its end. */
-static bk_vid step_sum(bk_builder *b, const char *name, bk_vid term)
-{
-    bk_vid sum = BK_NONE;
-    if (b->st != BK_OK) return BK_NONE;
-    bk_value v = {.name = name,
-                  .dtype = b->g->value[term].dtype,
-                  .kind = BK_STATE,
-                  .scope = BK_STEP,
-                  .rank = 1,
-                  .dim = {{.size = 1}},
-                  .param = BK_NONE};
-    b->st = bk_value_add(&sum, b->g, &v, b->e);
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(term), .upd = &sum, .n_upd = 1, .name = name});
-    return sum;
-}
-
-static void fetch_at_end(bk_builder *b, bk_vid v)
-{
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = "metric"});
-}
-
 static bk_vid output_layer(bk_builder *b, bk_vid hidden)
 {
     const bk_config *c = b->c;
@@ -48,6 +25,7 @@ static bk_vid output_layer(bk_builder *b, bk_vid hidden)
         weight = bk_build_linear_params(b, "output_layer", c->padded_vocab_size, c->hidden_size,
                                         c->init_method_std, false, BK_CLASS_OUTPUT)
                      .weight;
+    b->output_weight = weight;
     return bk_build_op1(b, &(bk_op_spec){BK_OP_linear, BK_IN(hidden, weight), .name = "logits"});
 }
 
@@ -65,12 +43,12 @@ void bk_build_next_logits(bk_builder *b, bk_vid hidden)
 void bk_build_post_process(bk_builder *b, bk_vid hidden)
 {
     bk_model_io *io = b->io;
-    const int64_t tokens[] = {b->l->micro_batch, b->l->seq}, one[] = {1};
+    const int64_t tokens[] = {b->l->micro_batch, b->l->seq};
     bk_build_at(b, BK_NONE, BK_NODE_POST_PROCESS);
     bk_build_names(b, "", "");
     io->labels = bk_build_input(b, "labels", BK_I32, BK_MICRO, 2, tokens);
     io->loss_mask = bk_build_input(b, "loss_mask", b->g->real, BK_MICRO, 2, tokens);
-    if (b->train) io->loss_seed = bk_build_input(b, "loss_seed", b->g->real, BK_STEP, 1, one);
+    bk_build_loss_seed(b);
 
     io->logits = output_layer(b, hidden);
 
@@ -80,10 +58,7 @@ void bk_build_post_process(bk_builder *b, bk_vid hidden)
     bk_build_op(mean, b, &(bk_op_spec){BK_OP_masked_mean, BK_IN(entropy[0], io->loss_mask), .name = "loss"});
     io->token_loss = entropy[0], io->loss = mean[0];
 
-    io->loss_sum = step_sum(b, "metric.loss_sum", mean[1]);
-    io->n_tokens = step_sum(b, "metric.n_tokens", mean[2]);
-    bk_build_at(b, BK_NONE, BK_NODE_STEP);
-    b->g->tag.pass = BK_PASS_STEP;
-    fetch_at_end(b, io->loss_sum);
-    fetch_at_end(b, io->n_tokens);
+    bk_build_loss(b, io->loss, 1);
+    io->loss_sum = bk_build_metric(b, "loss_sum", mean[1]);
+    io->n_tokens = bk_build_metric(b, "n_tokens", mean[2]);
 }

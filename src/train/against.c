@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/element.h"
 #include "train/against_file.h"
 #include "train/check_host.h"
 #include "train/session.h"
@@ -50,18 +51,29 @@ bk_status bk_against_config(bk_config *c, const bk_st *file, const char *name, b
     return st == BK_OK ? bk_config_read_yaml_memory(c, text, strlen(text), where, e) : st;
 }
 
-/* "param.", "grad." or the like with the parameter's name, or with its other spelling where the file has that
+/* The layer inside a depth of MTP is called transformer_layer in checkpoints, and mtp_model_layer in a
+ * running model of Megatron. */
+static void spell_as_at_run_time(char name[NAME_LEN])
+{
+    static const char stored[] = ".transformer_layer.", running[] = ".mtp_model_layer.";
+    char rest[NAME_LEN], *at = strstr(name, stored);
+    if (!at) return;
+    snprintf(rest, sizeof rest, "%s", at + sizeof stored - 1);
+    snprintf(at, (size_t)(NAME_LEN - (at - name)), "%s%s", running, rest);
+}
+
+/* "param.", "grad." or the like with the parameter's name, or with another spelling where the file has that
  * one. */
 static const char *spell(char buf[NAME_LEN], const bk_st *file, const char *prefix, const bk_param *row)
 {
-    snprintf(buf, NAME_LEN, "%s%s", prefix, row->name);
-    if (!row->alias || bk_st_find(file, buf)) return buf;
-    char other[NAME_LEN];
-    snprintf(other, sizeof other, "%s%s", prefix, row->alias);
-    if (bk_st_find(file, other)) memcpy(buf, other, sizeof other);
+    for (int k = 3; k >= 0; k--) { /* the name itself comes last and stays */
+        if (k % 2 && !row->alias) continue;
+        snprintf(buf, NAME_LEN, "%s%s", prefix, k % 2 ? row->alias : row->name);
+        if (k / 2) spell_as_at_run_time(buf);
+        if (bk_st_find(file, buf)) break;
+    }
     return buf;
 }
-
 static bool has_training(const bk_st *file)
 {
     for (int64_t k = 0; k < bk_st_count(file); k++)
@@ -177,8 +189,8 @@ static bk_status connect_training(run *r, bk_check_host *h, train_io *io)
         if (g->op[o].kind != BK_OP_fetch) continue;
         const bk_vid v = bk_ins(g, &g->op[o])[0];
         const char *name = g->value[v].name;
-        if (strcmp(name, "metric.loss_sum") == 0) BK_TRY(bk_check_host_tap(h, v, &io->loss_sum, r->e));
-        if (strcmp(name, "metric.n_tokens") == 0) BK_TRY(bk_check_host_tap(h, v, &io->n_tokens, r->e));
+        if (strcmp(name, BK_METRIC "loss_sum") == 0) BK_TRY(bk_check_host_tap(h, v, &io->loss_sum, r->e));
+        if (strcmp(name, BK_METRIC "n_tokens") == 0) BK_TRY(bk_check_host_tap(h, v, &io->n_tokens, r->e));
         if (strcmp(name, "grad_norm") == 0) BK_TRY(bk_check_host_tap(h, v, &io->grad_norm, r->e));
     }
 done:
@@ -212,8 +224,8 @@ static bk_status keep_final_params(run *r)
         const bk_status st = bk_outcome_add(&final, r->out, BK_OUTCOME_TRAIN_PARAM, row->rank, row->shape,
                                             r->e, "%s", spell(name, r->file, "train.final.", row));
         if (st != BK_OK) return st;
-        bk_check_load(final->data, prog->g->value[row->value].dtype,
-                      bk_exec_value(r->s.exec, prog->p, row->value), final->n);
+        bk_elements_load(final->data, prog->g->value[row->value].dtype,
+                         bk_exec_value(r->s.exec, prog->p, row->value), final->n);
     }
     return BK_OK;
 }

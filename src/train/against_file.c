@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ir/element.h"
 #include "train/check_host.h"
 #include "train/compare.h"
 
@@ -59,7 +60,7 @@ bk_status bk_against_load(bk_exec *x, const bk_plan *p, bk_pid param, bk_outcome
     const bk_value *v = &p->g->value[row->value];
     double *data;
     const bk_status st = bk_against_read(&data, o, file, name, row->rank, row->shape, e);
-    if (st == BK_OK) bk_check_store(bk_exec_value(x, p, row->value), v->dtype, data, bk_elements(v));
+    if (st == BK_OK) bk_elements_store(bk_exec_value(x, p, row->value), v->dtype, data, bk_elements(v));
     return st;
 }
 

@@ -5,36 +5,7 @@
 #include <string.h>
 
 #include "base/vec.h"
-
-void bk_check_store(void *dst, bk_dtype dtype, const double *src, int64_t n)
-{
-    assert(dtype != BK_BF16);
-    for (int64_t k = 0; k < n; k++) {
-        if (dtype == BK_F64)
-            ((double *)dst)[k] = src[k];
-        else if (dtype == BK_F32)
-            ((float *)dst)[k] = (float)src[k];
-        else if (dtype == BK_I32)
-            ((int32_t *)dst)[k] = (int32_t)src[k];
-        else
-            ((int64_t *)dst)[k] = (int64_t)src[k];
-    }
-}
-
-void bk_check_load(double *dst, bk_dtype dtype, const void *src, int64_t n)
-{
-    assert(dtype != BK_BF16);
-    for (int64_t k = 0; k < n; k++) {
-        if (dtype == BK_F64)
-            dst[k] = ((const double *)src)[k];
-        else if (dtype == BK_F32)
-            dst[k] = (double)((const float *)src)[k];
-        else if (dtype == BK_I32)
-            dst[k] = (double)((const int32_t *)src)[k];
-        else
-            dst[k] = (double)((const int64_t *)src)[k];
-    }
-}
+#include "ir/element.h"
 
 void bk_check_host_feed(bk_check_host *h, const char *name, const double *data)
 {
@@ -76,7 +47,7 @@ static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk
     const bk_check_host *h = ctx;
     for (int k = 0; k < h->n_feeds; k++) {
         if (strcmp(h->feed[k].name, v->name) != 0) continue;
-        bk_check_store(dst, v->dtype, h->feed[k].data + start(v, micro), bk_elements(v));
+        bk_elements_store(dst, v->dtype, h->feed[k].data + start(v, micro), bk_elements(v));
         return BK_OK;
     }
     return bk_err_set(e, BK_E_CHECK, "check: the program asks for the input %s, which check does not have",
@@ -89,7 +60,8 @@ static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *
     const bk_check_host *h = ctx;
     const bk_vid id = (bk_vid)(v - h->g->value);
     for (int64_t k = 0; k < h->n_taps; k++)
-        if (h->tap[k].v == id) bk_check_load(h->tap[k].data + start(v, micro), v->dtype, src, bk_elements(v));
+        if (h->tap[k].v == id)
+            bk_elements_load(h->tap[k].data + start(v, micro), v->dtype, src, bk_elements(v));
     return BK_OK;
 }
 

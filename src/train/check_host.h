@@ -43,8 +43,4 @@ bk_host bk_check_host_of(bk_check_host *h);
  * they were asked for. BK_NONE if there are fewer. */
 bk_vid bk_check_probe(const bk_graph *g, int k);
 
-/* n elements of a value's dtype from and to doubles. A double holds every i32 exactly. */
-void bk_check_store(void *dst, bk_dtype dtype, const double *src, int64_t n);
-void bk_check_load(double *dst, bk_dtype dtype, const void *src, int64_t n);
-
 #endif

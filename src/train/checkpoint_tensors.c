@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define OPTIMIZER_PREFIX "optimizer.state."
+#define MTP_PREFIX       "mtp." /* multi-token prediction exists in training alone */
 
 static const struct {
     bk_dtype dtype;
@@ -17,7 +18,8 @@ _Static_assert(sizeof dtypes / sizeof *dtypes == BK_N_DTYPES, "every dtype can b
 
 bool bk_checkpoint_is_in(bk_checkpoint_part part, const char *name)
 {
-    return part == BK_CHECKPOINT_ALL || strncmp(name, OPTIMIZER_PREFIX, strlen(OPTIMIZER_PREFIX)) != 0;
+    return part == BK_CHECKPOINT_ALL || (strncmp(name, OPTIMIZER_PREFIX, strlen(OPTIMIZER_PREFIX)) != 0 &&
+                                         strncmp(name, MTP_PREFIX, strlen(MTP_PREFIX)) != 0);
 }
 
 static bool is_stored(const bk_value *v, bk_checkpoint_part part)

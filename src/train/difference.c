@@ -53,7 +53,7 @@ static void draw(double *x, int64_t n, const bk_difference *b, const char *what,
 
 static bk_status open_model(bk_difference *b)
 {
-    static const char *const probe[] = {"out.loss"};
+    static const char *const probe[] = {BK_PROBE_OBJECTIVE};
     const bk_program_options o = {
         .mode = BK_MODEL_TRAIN, .real = BK_F64, .fetch_grads = true, .probe = probe, .n_probes = 1};
     const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = true};

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/option.h"
 #include "train/difference.h"
 
 enum {
@@ -60,6 +61,7 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e)
         {"padded_vocab_size", vocab + (c->padded_vocab_size > c->vocab_size ? EXTRA : 0)},
         {"micro_batch_size", batch},
         {"global_batch_size", batch * n_micro},
+        {"mtp_num_layers", least(c->mtp_num_layers, LAYERS)},
     };
     bk_status st = BK_OK;
     for (size_t k = 0; k < sizeof small / sizeof *small && st == BK_OK; k++) {
@@ -67,6 +69,8 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e)
         snprintf(text, sizeof text, "%" PRId64, small[k].value);
         st = bk_config_set(c, small[k].name, text, "shrunken copy", e);
     }
+    /* What a detached head holds back is missing in the gradient, but not in the loss. */
+    if (st == BK_OK) st = bk_config_set(c, "mtp_detach_heads", "false", "shrunken copy", e);
     return st == BK_OK ? bk_config_resolve(c, e) : st;
 }
 
@@ -74,6 +78,16 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e)
     {                                                                                                        \
         BK_OPT_##option, #option                                                                             \
     }
+
+/* Whether the model has the part that the option describes. */
+static bool applies(const bk_config *c, bk_option_id id)
+{
+    const bk_group group = bk_options[id].group;
+    if (id == BK_OPT_enable_mhc_connections) return true;
+    return group == BK_GROUP_MHC   ? c->enable_mhc_connections
+           : group == BK_GROUP_MTP ? c->mtp_num_layers > 0
+                                   : true;
+}
 
 void bk_difference_describe(bk_str *out, const bk_config *c)
 {
@@ -100,13 +114,15 @@ void bk_difference_describe(bk_str *out, const bk_config *c)
                  SHOWN(global_batch_size),
                  SHOWN(enable_mhc_connections),
                  SHOWN(mhc_num_residual_streams),
-                 SHOWN(mhc_sinkhorn_iterations)};
+                 SHOWN(mhc_sinkhorn_iterations),
+                 SHOWN(mtp_num_layers),
+                 SHOWN(mtp_use_repeated_layer)};
     enum { WIDTH = 100 };
     size_t line = out->len;
     bk_str_append(out, "shrunken copy:");
     for (size_t k = 0; k < sizeof shown / sizeof *shown; k++) {
         bk_str item = {0};
-        if (!c->enable_mhc_connections && shown[k].id == BK_OPT_mhc_num_residual_streams) break;
+        if (!applies(c, shown[k].id)) continue;
         bk_str_appendf(&item, "%s%s ", k ? ", " : " ", shown[k].name);
         bk_config_value(&item, c, shown[k].id);
         if (out->len - line + item.len > WIDTH) {

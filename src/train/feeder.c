@@ -1,20 +1,14 @@
 #include "train/feeder.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "ir/graph.h"
+#include "ir/element.h"
+#include "model/model.h"
 
 static void put_real(void *dst, int64_t i, double x, bk_dtype dtype)
 {
-    if (dtype == BK_F64)
-        ((double *)dst)[i] = x;
-    else
-        ((float *)dst)[i] = (float)x;
-}
-
-static double get_real(const void *src, bk_dtype dtype)
-{
-    return dtype == BK_F64 ? *(const double *)src : (double)*(const float *)src;
+    bk_elements_store((char *)dst + i * bk_dtype_bytes(dtype), dtype, &x, 1);
 }
 
 /* The source gives tokens, labels and mask of a sample together; each input takes its own. */
@@ -31,8 +25,7 @@ static bk_status feed_samples(bk_feed *f, const bk_value *v, int64_t micro, void
             st = bk_source_get(NULL, row, NULL, &f->source, number, e);
         else {
             st = bk_source_get(NULL, NULL, f->mask, &f->source, number, e);
-            for (int64_t s = 0; st == BK_OK && s < seq; s++)
-                put_real(dst, b * seq + s, (double)f->mask[s], v->dtype);
+            for (int64_t s = 0; st == BK_OK && s < seq; s++) put_real(dst, b * seq + s, f->mask[s], v->dtype);
         }
     }
     return st;
@@ -57,16 +50,24 @@ static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk
     return BK_OK;
 }
 
+/* What the step sums up over its micro-batches becomes their mean. */
+static bk_status fetch_metric(bk_feed *f, const bk_value *v, const void *src, bk_err *e)
+{
+    return bk_metric_put(&f->metrics, v->name + strlen(BK_METRIC), v, src, 1 / (double)f->n_micro, e);
+}
+
 static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *src, bk_err *e)
 {
     (void)micro;
     bk_feed *f = ctx;
-    if (strcmp(v->name, "metric.loss_sum") == 0)
-        f->loss_sum = get_real(src, v->dtype);
-    else if (strcmp(v->name, "metric.n_tokens") == 0)
-        f->n_tokens = get_real(src, v->dtype);
+    if (strcmp(v->name, BK_METRIC "loss_sum") == 0)
+        bk_elements_load(&f->loss_sum, v->dtype, src, 1);
+    else if (strcmp(v->name, BK_METRIC "n_tokens") == 0)
+        bk_elements_load(&f->n_tokens, v->dtype, src, 1);
     else if (strcmp(v->name, "grad_norm") == 0)
-        f->grad_norm = get_real(src, v->dtype);
+        bk_elements_load(&f->grad_norm, v->dtype, src, 1);
+    else if (strncmp(v->name, BK_METRIC, strlen(BK_METRIC)) == 0)
+        return fetch_metric(f, v, src, e);
     else
         return bk_err_set(e, BK_E_CHECK, "train: nobody takes the value %s", v->name);
     return BK_OK;
@@ -75,4 +76,11 @@ static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *
 bk_host bk_feed_host(bk_feed *f)
 {
     return (bk_host){.ctx = f, .feed = feed, .fetch = fetch};
+}
+
+void bk_feed_free(bk_feed *f)
+{
+    free(f->mask);
+    bk_metric_table_free(&f->metrics);
+    *f = (bk_feed){0};
 }

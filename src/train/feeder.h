@@ -5,6 +5,7 @@
 
 #include "data/source.h"
 #include "ir/op.h"
+#include "train/metric_table.h"
 
 typedef struct {
     bk_source source;
@@ -12,12 +13,15 @@ typedef struct {
     int64_t micro_batch, seq, n_micro;
     double learning_rate;
     int64_t step; /* 1-based, of AdamW */
-    float *mask;  /* [seq], scratch; the feed's owner allocates it */
+    float *mask;  /* [seq], scratch; bk_feed_free frees it */
     /* Fetched. */
     double loss_sum, n_tokens, grad_norm;
+    bk_metric_table metrics; /* the other metrics of the step: means over the micro-batches */
 } bk_feed;
 
 /* The host of a feed. Borrowed: f must outlive it. */
 bk_host bk_feed_host(bk_feed *f);
+
+void bk_feed_free(bk_feed *f); /* {0} is fine */
 
 #endif

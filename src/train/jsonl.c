@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -73,6 +74,18 @@ bk_status bk_jsonl_run(bk_jsonl *j, const bk_run_values *v, bk_err *e)
     return end(j, e);
 }
 
+/* "mtp_1 loss" under the key "mtp_1_loss". */
+static void put_scalars(bk_jsonl *j, const bk_metric_table *t)
+{
+    for (int64_t k = 0; t && k < t->n; k++) {
+        char key[64];
+        if (t->row[k].n != 1) continue;
+        snprintf(key, sizeof key, "%s", t->row[k].name);
+        for (char *space = key; (space = strchr(space, ' '));) *space = '_';
+        put_real(j, key, t->row[k].x[0]);
+    }
+}
+
 bk_status bk_jsonl_step(bk_jsonl *j, const bk_step_values *v, bk_err *e)
 {
     begin(j, "step");
@@ -84,6 +97,7 @@ bk_status bk_jsonl_step(bk_jsonl *j, const bk_step_values *v, bk_err *e)
     put_real(j, "tokens_per_s", v->tokens_per_s);
     put_real(j, "tflops", v->tflops);
     put_real(j, "seconds", v->seconds);
+    put_scalars(j, v->metrics);
     return end(j, e);
 }
 

@@ -3,7 +3,8 @@
  *     {"kind":"run","birkhoff":"0.1.0","commit":"...","config_hash":"16 hex digits","first_iteration":1,
  *      "time":1700000000}                                                             (seconds since 1970)
  *     {"kind":"step","iteration":1,"consumed_samples":8,"loss":5.5,"grad_norm":...,"learning_rate":...,
- *      "tokens_per_s":...,"tflops":...,"seconds":...}
+ *      "tokens_per_s":...,"tflops":...,"seconds":...}        (and the losses beside that of the language
+ *                                                              model, such as "mtp_1_loss")
  *     {"kind":"validation","iteration":100,"consumed_samples":800,
  *      "validation_loss":...,"validation_ppl":...}
  *

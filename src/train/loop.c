@@ -66,6 +66,7 @@ static bk_status train_step(bk_step_report *out, bk_run *r, int64_t iteration, b
                          .line = line_is_due(r->c, iteration),
                          .line_loss = s->line_steps ? s->line_loss_sum / (double)s->line_steps : (double)NAN,
                          .line_steps = s->line_steps,
+                         .metrics = &f->metrics,
                          .seconds = bk_now() - start};
     if (out->line) s->line_steps = 0, s->line_loss_sum = 0;
     return BK_OK;

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "train/metric_table.h"
+
 /* Of a run, at its beginning. */
 typedef struct {
     const char *version, *commit; /* of the program */
@@ -21,8 +23,9 @@ typedef struct {
     double learning_rate;      /* of this step */
     double next_learning_rate; /* of the step after it */
     double tokens_per_s;
-    double tflops;  /* 10^12 floating-point operations a second */
-    double seconds; /* that the step took */
+    double tflops;                  /* 10^12 floating-point operations a second */
+    double seconds;                 /* that the step took */
+    const bk_metric_table *metrics; /* others; those of one number are scalars with their names. NULL: none */
 } bk_step_values;
 
 /* Of one evaluation. */

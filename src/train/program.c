@@ -64,14 +64,15 @@ bk_status bk_program_graph(bk_program *out, const bk_config *c, const bk_layout 
     }
     BK_TRY(stage_done(&prog, "model", e));
     const bool train = o->mode == BK_MODEL_TRAIN;
-    const bk_seed seed = {io.loss, io.loss_seed};
+    bk_seed seed[BK_MAX_LOSSES];
+    for (int k = 0; k < io.n_losses; k++) seed[k] = (bk_seed){io.losses[k].of, io.losses[k].seed};
     const bk_step_options step = {.clip_grad = c->clip_grad,
                                   .beta1 = c->adam_beta1,
                                   .beta2 = c->adam_beta2,
                                   .eps = c->adam_eps,
                                   .weight_decay = c->weight_decay};
-    BK_TRY(bk_program_passes(&prog, &seed, train ? 1 : 0, train && o->optimizer ? &step : NULL,
-                             o->fetch_grads, e));
+    BK_TRY(
+        bk_program_passes(&prog, seed, io.n_losses, train && o->optimizer ? &step : NULL, o->fetch_grads, e));
     *out = prog, prog = (bk_program){0};
 done:
     bk_program_free(&prog);

@@ -76,7 +76,7 @@ void bk_run_close(bk_run *r)
 {
     bk_checkpoint_dir_close(r->save);
     bk_str_free(&r->config_diff);
-    free(r->feed.mask);
+    bk_feed_free(&r->feed);
     bk_generator_free(&r->gen);
     bk_session_close(&r->session);
     bk_run_data_close(&r->data);

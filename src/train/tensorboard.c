@@ -144,6 +144,17 @@ done:
     return st;
 }
 
+/* The losses beside that of the language model, an event each: their number has no bound. */
+static void frame_metrics(bk_tensorboard *t, int64_t iteration, const bk_metric_table *metrics)
+{
+    for (int64_t k = 0; metrics && k < metrics->n; k++) {
+        scalars s = {0};
+        if (metrics->row[k].n != 1) continue;
+        add(&s, metrics->row[k].name, metrics->row[k].x[0]);
+        frame_scalars(t, iteration, &s);
+    }
+}
+
 bk_status bk_tensorboard_step(bk_tensorboard *t, const bk_step_values *v, bk_err *e)
 {
     if (v->iteration % t->interval != 0) return BK_OK;
@@ -156,6 +167,7 @@ bk_status bk_tensorboard_step(bk_tensorboard *t, const bk_step_values *v, bk_err
     if (timed) add(&by_step, "iteration-time", v->seconds);
     if (timed) add(&by_step, "throughput", v->tflops);
     frame_scalars(t, v->iteration, &by_step);
+    frame_metrics(t, v->iteration, v->metrics);
     add(&by_samples, "lm loss vs samples", v->loss);
     add(&by_samples, "grad-norm vs samples", v->grad_norm);
     add(&by_samples, "learning-rate vs samples", v->next_learning_rate);

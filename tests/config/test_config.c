@@ -141,7 +141,6 @@ static void test_config__what_is_not_built_says_so(void **state)
     (void)state;
     assert_refused(SMALL "tensor_model_parallel_size: 2\n", "tensor_model_parallel_size 2 (t.yaml:6)",
                    "tensor parallelism", "not built", "set it to 1");
-    assert_refused(SMALL "mtp_num_layers: 1\n", "multi-token prediction, which is not built");
     assert_refused(SMALL "bf16: true\n", "bf16 training", "not built");
     assert_refused(SMALL "params_dtype: torch.bfloat16\n", "not built");
     assert_refused(SMALL "recompute_granularity: selective\n", "recompute, which is not built");
@@ -304,9 +303,9 @@ static void test_config__reads_the_reference_files_metadata(void **state)
 static void test_config__reference_files_of_unbuilt_features_are_known(void **state)
 {
     (void)state;
-    const char *const files[] = {"dense_mhc4_mtp2",      "mla_dense_mhc4",
-                                 "mla_yarn_dense_mhc4",  "dsv4_hybrid_mhc4", "mla_dsa_moe_mhc4_denseloss",
-                                 "moe_mhc4_mtp1",        "mla_dsa_mhc4",     "dsv4_hybrid_moe_mhc4_mtp1"};
+    const char *const files[] = {"mla_dense_mhc4",   "mla_yarn_dense_mhc4",
+                                 "dsv4_hybrid_mhc4", "mla_dsa_moe_mhc4_denseloss",
+                                 "mla_dsa_mhc4",     "dsv4_hybrid_moe_mhc4_mtp1"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.safetensors", files[i]);

@@ -12,12 +12,13 @@
 
 /* Without seq_length. */
 #define LONG "num_layers: 2\nhidden_size: 16\nnum_attention_heads: 4\nvocab_size: 96\nnum_experts: 65536\n"
-#define MOE SMALL "num_experts: 8\n"
+#define MOE  SMALL "num_experts: 8\n"
 
 static void test_rules_moe__a_token_has_distinct_experts(void **state)
 {
     (void)state;
-    assert_refused(MOE "moe_router_topk: 9\n", "moe_router_topk 9 (t.yaml:7)", "num_experts 8 (t.yaml:6)", "lower it");
+    assert_refused(MOE "moe_router_topk: 9\n", "moe_router_topk 9 (t.yaml:7)", "num_experts 8 (t.yaml:6)",
+                   "lower it");
     assert_refused(SMALL "num_experts: 1\n", "moe_router_topk 2", "num_experts 1");
     assert_refused(MOE "moe_router_topk: 1\n", "moe_router_topk 1", "set moe_router_pre_softmax");
     bk_config c;
@@ -32,8 +33,9 @@ static void test_rules_moe__a_token_has_distinct_experts(void **state)
 static void test_rules_moe__a_bias_needs_independent_scores(void **state)
 {
     (void)state;
-    assert_refused(MOE "moe_router_enable_expert_bias: true\n", "moe_router_enable_expert_bias true (t.yaml:7)",
-                   "moe_router_score_function softmax", "sigmoid");
+    assert_refused(MOE "moe_router_enable_expert_bias: true\n",
+                   "moe_router_enable_expert_bias true (t.yaml:7)", "moe_router_score_function softmax",
+                   "sigmoid");
 }
 
 static void test_rules_moe__groups_divide(void **state)
@@ -66,10 +68,13 @@ static void test_rules_moe__padding_and_gates_need_what_they_act_on(void **state
 static void test_rules_moe__capacities_that_overflow(void **state)
 {
     (void)state;
-    assert_refused(LONG "seq_length: 16777216\nmicro_batch_size: 128\n", "moe_router_topk 2", "lower one of them");
-    assert_refused(LONG "moe_ffn_hidden_size: 16777216\nseq_length: 16777216\n", "seq_length 16777216", "2^48");
-    assert_refused(LONG "moe_router_topk: 1\nmoe_router_pre_softmax: true\nseq_length: 65536\nmoe_expert_capacity_factor: 1e6\n"
-                         "moe_pad_expert_input_to_capacity: true\n",
+    assert_refused(LONG "seq_length: 16777216\nmicro_batch_size: 128\n", "moe_router_topk 2",
+                   "lower one of them");
+    assert_refused(LONG "moe_ffn_hidden_size: 16777216\nseq_length: 16777216\n", "seq_length 16777216",
+                   "2^48");
+    assert_refused(LONG "moe_router_topk: 1\nmoe_router_pre_softmax: true\nseq_length: "
+                        "65536\nmoe_expert_capacity_factor: 1e6\n"
+                        "moe_pad_expert_input_to_capacity: true\n",
                    "moe_expert_capacity_factor 1e+06", "2^31 rows");
 }
 
@@ -114,8 +119,9 @@ static void test_rules_moe__patterns_that_are_none(void **state)
     assert_refused(MOE "moe_layer_freq: ([1]*999999999999999999999)\n", "too many entries");
     assert_refused(MOE "moe_layer_freq: ([1])\n", "too few entries");
     assert_refused(MOE "moe_layer_freq: 0\n", "too few entries");
-    const char *const bad[] = {"-1", "two", "[0, 2]", "([0]*)", "'([0]+[1]'", "'[0]+'", "'[0] [1]'", "'[0]*2)'", "1.5",
-                               "'((((((((((((((((((((((((((((((((((((((((([0]'"};
+    const char *const bad[] = {
+        "-1",     "two",       "[0, 2]",   "([0]*)", "'([0]+[1]'",
+        "'[0]+'", "'[0] [1]'", "'[0]*2)'", "1.5",    "'((((((((((((((((((((((((((((((((((((((((([0]'"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[256];
         snprintf(text, sizeof text, MOE "moe_layer_freq: %s\n", bad[i]);
@@ -151,7 +157,8 @@ static void test_rules_moe__balancing_losses_and_their_coefficients(void **state
     assert_refused(MOE "moe_router_load_balancing_type: sinkhorn\n", "'sinkhorn' is not a balancing loss");
     assert_refused(MOE "moe_router_load_balancing_type: [aux_loss, aux_loss]\n", "'aux_loss' is repeated");
     assert_refused(MOE "moe_aux_loss_coeff: [0.1, 0.2]\n", "moe_aux_loss_coeff", "different lengths");
-    assert_refused(MOE "moe_aux_loss_coeff: -1\n", "moe_aux_loss_coeff", "'-1' is not a number of at least 0");
+    assert_refused(MOE "moe_aux_loss_coeff: -1\n", "moe_aux_loss_coeff",
+                   "'-1' is not a number of at least 0");
     assert_refused(MOE "moe_aux_loss_coeff: nan\n", "is not a number of at least 0");
 }
 

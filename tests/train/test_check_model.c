@@ -52,6 +52,12 @@ static void test_check_model__dense_gqa_mhc4(void **state)
     agrees(FILE_OF("dense_gqa_mhc4"), 42, false);
 }
 
+static void test_check_model__dense_mhc4_mtp2(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("dense_mhc4_mtp2"), 90, false);
+}
+
 /* Gradients, losses, activations, results of training. Below the floor are alpha_pre and alpha_res of the
  * first hyper-connection, which sees equal streams. */
 static void test_check_model__every_scaled_tensor_is_caught(void **state)
@@ -96,6 +102,7 @@ int main(void)
         cmocka_unit_test(test_check_model__dense_mhc4),
         cmocka_unit_test(test_check_model__dense_mhc2_ln_gelu_bias_tied),
         cmocka_unit_test(test_check_model__dense_gqa_mhc4),
+        cmocka_unit_test(test_check_model__dense_mhc4_mtp2),
         cmocka_unit_test(test_check_model__every_scaled_tensor_is_caught),
         cmocka_unit_test(test_check_model__transposed_residual_block_is_caught),
     };

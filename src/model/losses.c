@@ -1,0 +1,84 @@
+/* The scalars that training minimises, and what is reported of them. */
+#include <stdio.h>
+
+#include "model/parts.h"
+
+void bk_build_loss_seed(bk_builder *b)
+{
+    if (b->train)
+        b->io->loss_seed = bk_build_input(b, "loss_seed", b->g->real, BK_STEP, 1, (const int64_t[]){1});
+}
+
+bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term)
+{
+    char full[BK_NAME_LEN];
+    snprintf(full, sizeof full, BK_METRIC "%s", name);
+    if (b->st != BK_OK) return BK_NONE;
+    bk_vid sum = bk_value_find(b->g, BK_STATE, full);
+    if (sum == BK_NONE) {
+        const bk_value v = {.name = full,
+                            .dtype = b->g->value[term].dtype,
+                            .kind = BK_STATE,
+                            .scope = BK_STEP,
+                            .rank = 1,
+                            .dim = {{.size = 1}},
+                            .param = BK_NONE};
+        b->st = bk_value_add(&sum, b->g, &v, b->e);
+    }
+    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(term), .upd = &sum, .n_upd = 1, .name = full});
+    return b->st == BK_OK ? sum : BK_NONE;
+}
+
+/* The seed of a loss with this coefficient: one value for all of them. */
+static bk_vid seed_of(bk_builder *b, double coeff)
+{
+    if (coeff == 1) return b->io->loss_seed;
+    for (int k = 0; k < b->io->n_losses; k++)
+        if (b->io->losses[k].coeff == coeff) return b->io->losses[k].seed;
+    return bk_build_op1(b, &(bk_op_spec){BK_OP_scale, BK_IN(b->io->loss_seed), .name = "loss_seed.scaled",
+                                         .attr = {{.f = coeff}}});
+}
+
+void bk_build_loss(bk_builder *b, bk_vid value, double coeff)
+{
+    if (!b->train || b->st != BK_OK) return;
+    const bk_vid seed = seed_of(b, coeff);
+    if (b->st != BK_OK) return;
+    if (b->io->n_losses == BK_MAX_LOSSES) {
+        b->st = bk_err_set(b->e, BK_E_INPUT, "the model has more than %d losses; use fewer MTP layers",
+                           BK_MAX_LOSSES);
+        return;
+    }
+    b->io->losses[b->io->n_losses++] = (bk_model_loss){value, seed, coeff};
+}
+
+bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e)
+{
+    bk_vid term[BK_MAX_LOSSES];
+    bk_status st = BK_OK;
+    *out = BK_NONE;
+    for (int k = 0; k < io->n_losses && st == BK_OK; k++)
+        st = bk_op_add(&term[k], g,
+                       &(bk_op_spec){BK_OP_scale, BK_IN(io->losses[k].of), .n_out = 1, .name = "loss.scaled",
+                                     .attr = {{.f = io->losses[k].coeff}}},
+                       e);
+    if (st == BK_OK && io->n_losses == 1) *out = term[0];
+    if (st != BK_OK || io->n_losses < 2) return st;
+    return bk_op_add(
+        out, g, &(bk_op_spec){BK_OP_add_n, .in = term, .n_in = io->n_losses, .n_out = 1, .name = "objective"},
+        e);
+}
+
+void bk_build_fetch_metrics(bk_builder *b)
+{
+    const bk_tag tag = b->g->tag;
+    bk_build_at(b, BK_NONE, BK_NODE_STEP);
+    b->g->tag.pass = BK_PASS_STEP;
+    const int64_t n = b->g->n_values;
+    for (bk_vid v = 0; v < n && b->st == BK_OK; v++) {
+        const bk_value *x = &b->g->value[v];
+        if (x->kind == BK_STATE && x->scope == BK_STEP)
+            bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = "metric"});
+    }
+    b->g->tag = tag;
+}
