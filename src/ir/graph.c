@@ -9,8 +9,7 @@
 #include "base/size.h"
 #include "base/vec.h"
 
-#define MAX_RESULTS 16 /* outputs and updates of one op; ops.def stays below */
-#define MAX_BYTES   (INT64_C(1) << 62)
+#define MAX_BYTES (INT64_C(1) << 62)
 
 bk_status bk_graph_new(bk_graph **out, bk_dtype real, bk_err *e)
 {
@@ -195,15 +194,17 @@ static bk_status settle_results(bk_graph *g, bk_oid id, const char *name, bk_err
 {
     const bk_op op = g->op[id];
     const bk_op_rules *rules = bk_ops[op.kind].rules;
-    bk_value result[MAX_RESULTS] = {0};
-    bk_spread spread[BK_N_AXES][MAX_RESULTS] = {0};
-    bk_status st = rules->shape(result, g, &op, e);
+    const int n = op.n_out + op.n_upd;
+    bk_value *result = calloc((size_t)n + 1, sizeof *result);
+    bk_spread *spread = calloc((size_t)n * BK_N_AXES + 1, sizeof *spread); /* [axis, result] */
+    bk_status st = result && spread ? BK_OK : bk_err_set(e, BK_E_MEM, "out of memory");
+    if (st == BK_OK) st = rules->shape(result, g, &op, e);
     for (int a = 0; a < BK_N_AXES && st == BK_OK; a++)
-        if (g->axis_size[a] > 1) st = rules->spread(spread[a], g, &op, (bk_axis)a, e);
-    for (int r = 0; r < op.n_out + op.n_upd && st == BK_OK; r++) {
+        if (g->axis_size[a] > 1) st = rules->spread(spread + a * n, g, &op, (bk_axis)a, e);
+    for (int r = 0; r < n && st == BK_OK; r++) {
         bk_vid *slot = &g->operand[op.first + op.n_in + r];
         bk_value *v = &result[r];
-        for (int a = 0; a < BK_N_AXES; a++) v->spread[a] = spread[a][r];
+        for (int a = 0; a < BK_N_AXES; a++) v->spread[a] = spread[a * n + r];
         if (*slot == BK_NONE) {
             char numbered[256];
             snprintf(numbered, sizeof numbered, "%s.%d", name, r);
@@ -221,6 +222,7 @@ static bk_status settle_results(bk_graph *g, bk_oid id, const char *name, bk_err
             memcpy(g->value[*slot].spread, v->spread, sizeof v->spread);
         }
     }
+    free(result), free(spread);
     return st;
 }
 

@@ -29,8 +29,8 @@ typedef struct {
     bk_scope scope; /* BK_STEP or BK_MICRO: how often it runs; derived */
     bk_lane lane;
     bk_tag tag;
-    bool folded; /* input in_max is an addend: output 0 is what the op computes plus it (ops.def, column adds)
-                  */
+    bool folded; /* the last input is an addend (bk_addend_place): output 0 is what the op computes plus it
+                    (ops.def, column adds) */
     int32_t n_in, n_out, n_upd;
     int32_t first; /* operands in graph.operand: inputs, outputs, updates; an absent input is BK_NONE */
     bk_attr attr[BK_MAX_ATTRS];
@@ -97,6 +97,14 @@ typedef struct {
 } bk_op_info;
 
 extern const bk_op_info bk_ops[BK_N_OPS]; /* src/ops/ops_table.c */
+
+/* Where the addend of an op stands among its inputs once it is folded: behind all inputs that its kind may
+ * have, or, where their number is not bounded, behind those that it has. */
+static inline int bk_addend_place(const bk_op *op)
+{
+    if (op->folded) return op->n_in - 1;
+    return bk_ops[op->kind].in_max == BK_MANY ? op->n_in : bk_ops[op->kind].in_max;
+}
 
 /* Position of an attribute by name, or BK_NONE. `is_float` (may be NULL) gets its type. */
 int bk_attr_index(bk_op_kind kind, const char *name, bool *is_float);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Calls a check for each op until one fails. */
 static bk_status each_op(const bk_verifier *v,
@@ -54,10 +55,12 @@ static bk_status check_number(const bk_verifier *v, bk_oid id, const char *what,
 static bk_status check_arity(const bk_verifier *v, bk_oid id, const bk_op *op)
 {
     const bk_op_info *k = &bk_ops[op->kind];
-    const int32_t addend = k->in_max; /* place of the addend among the inputs of a folded op */
+    const bool many = k->in_max == BK_MANY;
+    /* Place of the addend among the inputs of a folded op. */
+    const int32_t addend = many && op->n_in > k->in_min ? op->n_in - 1 : many ? k->in_min : k->in_max;
     if (op->folded && !k->adds) return bk_verify_op_error(v, id, "is folded, but its kind takes no addend");
     bk_status st = check_number(v, id, "inputs", op->n_in, op->folded ? addend + 1 : k->in_min,
-                                op->folded ? addend + 1 : k->in_max);
+                                op->folded && !many ? addend + 1 : k->in_max);
     if (st == BK_OK) st = check_number(v, id, "outputs", op->n_out, k->out_min, k->out_max);
     if (st == BK_OK) st = check_number(v, id, "updates", op->n_upd, k->upd_min, k->upd_max);
     if (st != BK_OK) return st;
@@ -166,8 +169,6 @@ bk_status bk_verify_scopes(bk_verifier *v)
 
 /* ---- rules of the kind -------------------------------------------------------------------------------- */
 
-enum { MAX_RESULTS = 64 };
-
 static bool same_shape(const bk_value *a, const bk_value *b)
 {
     if (a->rank != b->rank || a->dtype != b->dtype) return false;
@@ -199,13 +200,15 @@ static bk_status compare_shape(const bk_verifier *v, bk_oid id, bk_vid x, const 
 
 static bk_status check_shape(const bk_verifier *v, bk_oid id, const bk_op *op)
 {
-    bk_value result[MAX_RESULTS] = {0};
+    bk_value *result = calloc((size_t)(op->n_out + op->n_upd) + 1, sizeof *result);
     bk_err why = {0};
+    if (!result) return bk_err_set(v->e, BK_E_MEM, "out of memory");
     bk_status st = bk_ops[op->kind].rules->shape(result, v->g, op, &why);
-    if (st != BK_OK) return bk_verify_op_error(v, id, "%s", why.msg);
+    if (st != BK_OK) st = bk_verify_op_error(v, id, "%s", why.msg);
     for (int32_t k = 0; k < op->n_out + op->n_upd && st == BK_OK; k++)
         st = compare_shape(v, id, bk_outs(v->g, op)[k], &result[k]);
     if (op->folded && st == BK_OK) st = compare_shape(v, id, bk_ins(v->g, op)[op->n_in - 1], &result[0]);
+    free(result);
     return st;
 }
 
@@ -227,10 +230,10 @@ static bk_status compare_spread(const bk_verifier *v, bk_oid id, bk_axis axis, b
 
 static bk_status check_spread(const bk_verifier *v, bk_oid id, const bk_op *op)
 {
-    bk_status st = BK_OK;
+    bk_spread *spread = calloc((size_t)(op->n_out + op->n_upd) + 1, sizeof *spread);
+    bk_status st = spread ? BK_OK : bk_err_set(v->e, BK_E_MEM, "out of memory");
     for (int a = 0; a < BK_N_AXES && st == BK_OK; a++) {
         if (v->g->axis_size[a] == 1) continue; /* one rank holds everything, whatever is declared */
-        bk_spread spread[MAX_RESULTS] = {0};
         bk_err why = {0};
         if (bk_ops[op->kind].rules->spread(spread, v->g, op, (bk_axis)a, &why) != BK_OK)
             st = bk_verify_op_error(v, id, "%s", why.msg);
@@ -239,6 +242,7 @@ static bk_status check_spread(const bk_verifier *v, bk_oid id, const bk_op *op)
         if (op->folded && st == BK_OK)
             st = compare_spread(v, id, (bk_axis)a, bk_ins(v->g, op)[op->n_in - 1], spread[0]);
     }
+    free(spread);
     return st;
 }
 

@@ -24,6 +24,9 @@ bk_pattern bk_pattern_parse(const char *text)
             if (*c == '+') count = &p.n_upd;
         } else if (*c == ':') {
             o.dtype = dtype_of_suffix(*++c);
+        } else if (*c == '*') {
+            assert(count != &p.n_out);
+            *(count == &p.n_in ? &p.many_in : &p.many_upd) = true;
         } else if (*c == '?') {
             o.any_spread = true;
         } else {
@@ -37,8 +40,8 @@ const bk_pattern_operand *bk_pattern_at(const bk_pattern *p, const bk_op *op, in
 {
     if (k == bk_addend(op)) return &p->at[p->n_in];
     if (k < op->n_in) {
-        assert(k < p->n_in);
-        return &p->at[k];
+        assert(k < p->n_in || p->many_in);
+        return &p->at[k < p->n_in ? k : p->n_in - 1];
     }
     k -= op->n_in;
     if (k < op->n_out) {
@@ -46,6 +49,6 @@ const bk_pattern_operand *bk_pattern_at(const bk_pattern *p, const bk_op *op, in
         return &p->at[p->n_in + k];
     }
     k -= op->n_out;
-    assert(k < p->n_upd);
-    return &p->at[p->n_in + p->n_out + k];
+    assert(k < p->n_upd || p->many_upd);
+    return &p->at[p->n_in + p->n_out + (k < p->n_upd ? k : p->n_upd - 1)];
 }

@@ -16,6 +16,7 @@ typedef struct {
 
 typedef struct {
     int n_in, n_out, n_upd;
+    bool many_in, many_upd;                /* the last input, the last update stands for all that follow */
     bk_pattern_operand at[BK_PATTERN_MAX]; /* inputs, outputs, updates */
 } bk_pattern;
 
@@ -28,7 +29,7 @@ const bk_pattern_operand *bk_pattern_at(const bk_pattern *p, const bk_op *op, in
 /* The addend of a folded op among its inputs, or BK_NONE. */
 static inline int bk_addend(const bk_op *op)
 {
-    return op->folded ? bk_ops[op->kind].in_max : BK_NONE;
+    return op->folded ? bk_addend_place(op) : BK_NONE;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/pattern.h"
@@ -59,19 +60,21 @@ bk_op_ids bk_grad_ids(const bk_grad_ctx *c, bk_oid id)
 bk_status bk_grad_op(bk_vid *out, bk_grad_ctx *c, const bk_op_spec *spec, const bk_vid *param, int n_params,
                      bk_oid use, bk_err *e)
 {
-    bk_vid acc[BK_RULE_IDS];
-    bk_status st = BK_OK;
+    bk_vid *acc = malloc(((size_t)n_params + 1) * sizeof *acc);
+    bk_status st = acc ? BK_OK : bk_err_set(e, BK_E_MEM, "autodiff: out of memory");
     int n = 0;
-    assert(n_params <= BK_RULE_IDS);
+    if (st != BK_OK) goto done;
     for (int i = 0; i < n_params; i++) {
         bk_vid a = BK_NONE;
         BK_TRY(bk_grad_accumulator(&a, c, param[i], e));
         if (a == BK_NONE) continue;
-        if (n != i)
-            return bk_err_set(e, BK_E_INPUT,
-                              "%s: %s is trained while another parameter of the same op is frozen; freeze "
-                              "both or neither",
-                              bk_ops[spec->kind].name, c->g->value[param[i]].name);
+        if (n != i) {
+            st = bk_err_set(e, BK_E_INPUT,
+                            "%s: %s is trained while another parameter of the same op is frozen; freeze "
+                            "both or neither",
+                            bk_ops[spec->kind].name, c->g->value[param[i]].name);
+            goto done;
+        }
         acc[n++] = a;
     }
     bk_op_spec with = *spec;
@@ -79,6 +82,7 @@ bk_status bk_grad_op(bk_vid *out, bk_grad_ctx *c, const bk_op_spec *spec, const 
     BK_TRY(bk_op_add(out, c->g, &with, e));
     for (int i = 0; i < n; i++) BK_TRY(bk_grad_term(c, param[i], use, (bk_oid)(c->g->n_ops - 1), e));
 done:
+    free(acc);
     return st;
 }
 

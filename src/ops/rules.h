@@ -14,6 +14,7 @@
  *   upper case    the op needs all of it (norms and softmaxes, tables that are looked up)
  *   :i :l :d      dtype i32, i64, f64; otherwise the op's floating dtype (bk_rule_real)
  *   ?             in front of an operand: its spread does not matter
+ *   *             behind the last input or the last update: it stands for any number of them
  *
  * Inputs beyond the kind's least number may be absent, outputs and updates at the end of the pattern too. The
  * addend of a folded op (bk_op.folded) is not written: it is like output 0. */
@@ -112,7 +113,8 @@ int64_t bk_cost_bytes(const bk_graph *g, const bk_op *op);
 bk_status bk_grad_op(bk_vid *out, bk_grad_ctx *c, const bk_op_spec *spec, const bk_vid *param, int n_params,
                      bk_oid use, bk_err *e);
 
-/* Ids of an op, which stay valid when the graph grows. At most BK_RULE_IDS inputs and outputs each. */
+/* Ids of an op, which stay valid when the graph grows: its first BK_RULE_IDS inputs and outputs. A rule of a
+ * kind with more of them reads the others from the graph. */
 enum { BK_RULE_IDS = 12 };
 typedef struct {
     bk_op op;

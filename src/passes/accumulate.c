@@ -43,14 +43,17 @@ static bool may_add(const fold *f, bk_vid sum, bk_vid term)
 static bk_status give_addend(bk_graph *g, bk_oid o, bk_vid sum, bk_err *e)
 {
     const bk_op op = g->op[o];
-    const int in_max = bk_ops[op.kind].in_max;
-    bk_vid in[32], res[32];
+    const int at = bk_addend_place(&op), n_res = op.n_out + op.n_upd;
+    bk_vid *in = malloc((size_t)(at + 1 + n_res) * sizeof *in), *res = in + at + 1;
+    if (!in) return bk_err_set(e, BK_E_MEM, "accumulate: out of memory");
     memcpy(in, bk_ins(g, &op), (size_t)op.n_in * sizeof *in);
-    for (int k = op.n_in; k < in_max; k++) in[k] = BK_NONE;
-    in[in_max] = sum; /* always there, whatever optional inputs are absent */
-    memcpy(res, bk_outs(g, &op), (size_t)(op.n_out + op.n_upd) * sizeof *res);
+    for (int k = op.n_in; k < at; k++) in[k] = BK_NONE;
+    in[at] = sum; /* always there, whatever optional inputs are absent */
+    memcpy(res, bk_outs(g, &op), (size_t)n_res * sizeof *res);
     g->op[o].folded = true;
-    return bk_op_set_operands(g, o, in, in_max + 1, res, op.n_out, res + op.n_out, op.n_upd, e);
+    const bk_status st = bk_op_set_operands(g, o, in, at + 1, res, op.n_out, res + op.n_out, op.n_upd, e);
+    free(in);
+    return st;
 }
 
 static void read_instead(bk_graph *g, bk_vid old, bk_vid new)

@@ -1,9 +1,9 @@
 /* Rule 6: every value has a legal spread, and every gradient reaches the optimizer spread as its parameter.
  * The rules of the ops say what is legal; here they are asked again, whatever the graph says. */
 
-#include "plan/access.h"
+#include <stdlib.h>
 
-#define MAX_RESULTS 16
+#include "plan/access.h"
 
 static bool same_spread(bk_spread a, bk_spread b)
 {
@@ -12,7 +12,8 @@ static bool same_spread(bk_spread a, bk_spread b)
 
 static bk_status check_op(const bk_graph *g, const bk_op *op, bk_axis axis, bk_err *e)
 {
-    bk_spread is[MAX_RESULTS] = {0};
+    bk_spread *is = calloc((size_t)(op->n_out + op->n_upd) + 1, sizeof *is);
+    if (!is) return bk_err_set(e, BK_E_MEM, "checker: out of memory");
     bk_status st = bk_ops[op->kind].rules->spread(is, g, op, axis, e);
     for (int32_t r = 0; r < op->n_out + op->n_upd && st == BK_OK; r++) {
         const bk_value *v = &g->value[g->operand[op->first + op->n_in + r]];
@@ -20,6 +21,7 @@ static bk_status check_op(const bk_graph *g, const bk_op *op, bk_axis axis, bk_e
             st = bk_err_set(e, BK_E_CHECK, "%s is not spread over %s as %s makes it", v->name,
                             bk_axis_names[axis], bk_ops[op->kind].name);
     }
+    free(is);
     return st == BK_OK ? st : bk_err_prefix(e, "rule 6: ");
 }
 

@@ -53,7 +53,7 @@ static void find_lives(bk_build *b)
 bk_vid bk_alias_source(bk_vid *out, const bk_graph *g, const bk_op *op)
 {
     const bk_op_info *info = &bk_ops[op->kind];
-    const int in = op->folded ? info->in_max : info->alias_in, o = op->folded ? 0 : info->alias_out;
+    const int in = op->folded ? bk_addend_place(op) : info->alias_in, o = op->folded ? 0 : info->alias_out;
     if (in < 0 || in >= op->n_in || o < 0 || o >= op->n_out) return BK_NONE;
     *out = bk_outs(g, op)[o];
     return bk_ins(g, op)[in];

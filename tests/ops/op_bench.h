@@ -116,18 +116,17 @@ static inline bk_arg bench_arg(bench *b, bk_vid v)
     return v == BK_NONE ? (bk_arg){0} : (bk_arg){bench_data(b, v), &b->g->value[v]};
 }
 
-/* Runs an op; assign: bit k is set where update k is to be written. */
+/* Runs an op; assign: bit k is set where update k is to be written, the last bit for all from 31 on. */
 static inline bk_status bench_run(bench *b, bk_oid id, unsigned assign, bk_err *e)
 {
     const bk_op *op = &b->g->op[id];
     const bk_target target = {BK_TARGET_CPU, true};
     const bk_op_rules *rules = bk_ops[op->kind].rules;
-    bk_arg arg[64];
-    bool assigns[8];
     const int n = op->n_in + op->n_out + op->n_upd;
-    assert_true(n <= 64 && op->n_upd <= 8);
+    bk_arg *arg = calloc((size_t)n + 1, sizeof *arg);
+    bool *assigns = calloc((size_t)op->n_upd + 1, sizeof *assigns);
     for (int k = 0; k < n; k++) arg[k] = bench_arg(b, b->g->operand[op->first + k]);
-    for (int k = 0; k < op->n_upd; k++) assigns[k] = assign >> k & 1;
+    for (int k = 0; k < op->n_upd; k++) assigns[k] = assign >> (k < 31 ? k : 31) & 1;
     const int64_t work_bytes = rules->workspace ? rules->workspace(b->g, op, &target) : 0;
     void *work = aligned_alloc(64, (size_t)(work_bytes + 127) / 64 * 64);
     bk_call call = {.g = b->g,
@@ -142,7 +141,7 @@ static inline bk_status bench_run(bench *b, bk_oid id, unsigned assign, bk_err *
                     .host = b->host};
     memset(e, 0, sizeof *e);
     const bk_status st = rules->cpu(&call, e);
-    free(work);
+    free(work), free(arg), free(assigns);
     return st;
 }
 

@@ -84,7 +84,7 @@ static inline bool brute_in_place(const bk_graph *g, bk_oid o, bk_vid from, bk_v
 {
     const bk_op *op = &g->op[o];
     const bk_op_info *row = &bk_ops[op->kind];
-    const int in = op->folded ? row->in_max : row->alias_in, out = op->folded ? 0 : row->alias_out;
+    const int in = op->folded ? bk_addend_place(op) : row->alias_in, out = op->folded ? 0 : row->alias_out;
     return in >= 0 && in < op->n_in && out >= 0 && bk_ins(g, op)[in] == from && bk_outs(g, op)[out] == to;
 }
 
