@@ -53,11 +53,10 @@ static bk_status router_shape(bk_value *out, const bk_graph *g, const bk_op *op,
 {
     const bk_value *logits = bk_in(g, op, 0);
     char text[BK_OPERAND_TEXT];
-    if (!bk_dtype_is_float(logits->dtype) || logits->rank != 3)
-        return bk_err_set(e, BK_E_INPUT, "%s: expected floating-point logits [S, B, E]",
-                          bk_operand_text(text, g, op, 0));
+    bk_status st = bk_route_logits(g, op, 0, e);
+    if (st != BK_OK) return st;
     const int64_t E = logits->dim[2].size;
-    bk_status st = need_attributes(op, E, e);
+    st = need_attributes(op, E, e);
     if (st == BK_OK && op->n_in > 1 && bk_operand(g, op, 1)) {
         if (bk_attr_i(op, 1) == BK_SCORE_SOFTMAX)
             return bk_err_set(e, BK_E_INPUT, "%s: an expert bias needs score sigmoid or sqrtsoftplus",
@@ -150,10 +149,7 @@ static bk_status router_grad_cpu(bk_call *c, bk_err *e)
     const int64_t E = bk_arg_dim(logits, 2), k = bk_attr_i(c->op, 0);
     const int64_t bad = BK_REAL_CALL(bk_call_f64(c), bk_router_bwd, to->p, c->in[0].p, logits->p, index->p,
                                      bk_arg_tokens(logits), route_of(c->op, E), beta);
-    if (bad < 0) return BK_OK;
-    return bk_err_set(e, BK_E_INPUT,
-                      "expert %" PRId32 " of token %" PRId64 " is none of the %" PRId64 " experts",
-                      ((const int32_t *)index->p)[bad], bad / k, E);
+    return bad < 0 ? BK_OK : bk_route_no_expert(index->p, bad, k, E, e);
 }
 
 const bk_op_rules bk_router_grad_rules = {.shape = router_grad_shape,
