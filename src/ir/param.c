@@ -1,4 +1,4 @@
 #include "ir/param.h"
 
-const char *const bk_param_class_names[BK_N_CLASSES] = {"embedding", "attention", "mlp",
-                                                        "norm",      "mhc",       "output"};
+const char *const bk_param_class_names[BK_N_CLASSES] = {"embedding", "attention", "mlp", "router",
+                                                        "experts",   "norm",      "mhc", "output"};

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/size.h"
+#include "config/moe_options.h"
 
 /* Micro-batches of a step on one rank. */
 static bk_status divide_batch(bk_layout *l, const bk_config *c, bk_err *e)
@@ -21,6 +22,21 @@ static bk_status divide_batch(bk_layout *l, const bk_config *c, bk_err *e)
     return BK_OK;
 }
 
+/* One rank holds all experts, so what comes is known before: k rows of each of the T tokens, of which an
+ * expert keeps no more than its capacity. */
+static void place_experts(bk_layout *l, const bk_config *c, int64_t capacity)
+{
+    if (c->num_experts == 0) return;
+    const int64_t rows =
+        l->seq * l->micro_batch * c->moe_router_topk; /* fits, as all below: config_rules_moe.c */
+    l->n_local_experts = c->num_experts;
+    l->expert_capacity = capacity;
+    l->routed_rows = rows;
+    if (capacity == 0) return;
+    const int64_t kept = capacity * c->num_experts;
+    if (kept < rows || c->moe_pad_expert_input_to_capacity) l->routed_rows = kept;
+}
+
 bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e)
 {
     assert(c->seq_length > 0 && c->micro_batch_size > 0 && c->global_batch_size > 0);
@@ -36,7 +52,22 @@ bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks,
                    .micro_batch = c->micro_batch_size,
                    .global_batch = c->global_batch_size};
     for (int a = 0; a < BK_N_AXES; a++) l.axis_size[a] = 1;
+    place_experts(&l, c, bk_config_expert_capacity(c));
     const bk_status st = divide_batch(&l, c, e);
     if (st == BK_OK) *out = l;
     return st;
+}
+
+bk_layout bk_layout_generate(const bk_config *c, int64_t n_tokens)
+{
+    bk_layout l = {.n_stages = 1,
+                   .n_chunks = 1,
+                   .n_ranks = 1,
+                   .seq = n_tokens,
+                   .micro_batch = 1,
+                   .global_batch = 1,
+                   .n_micro = 1};
+    for (int a = 0; a < BK_N_AXES; a++) l.axis_size[a] = 1;
+    place_experts(&l, c, 0);
+    return l;
 }

@@ -23,10 +23,18 @@ typedef struct {
     int64_t micro_batch;          /* samples of a micro-batch on one rank */
     int64_t global_batch;         /* samples of a step on all ranks */
     int64_t n_micro;              /* micro-batches of a step on one rank */
+    /* Of a MoE layer on one rank; all 0 without experts. */
+    int64_t first_expert, n_local_experts; /* the experts that this rank holds */
+    int64_t expert_capacity;               /* rows that an expert keeps of a micro-batch; 0: all that come */
+    int64_t routed_rows;                   /* room for rows of tokens at these experts */
 } bk_layout;
 
 /* Lays out a resolved configuration over `n_ranks` started ranks. Only one rank is supported. BK_E_INPUT
  * names the options where the ranks cannot be used or the batch does not divide. */
 bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e);
+
+/* The layout of a program of one rank that goes on with a sequence by n_tokens tokens: one sample, one
+ * micro-batch, and no expert drops a token, for which ones came together must not decide what is said. */
+bk_layout bk_layout_generate(const bk_config *c, int64_t n_tokens);
 
 #endif

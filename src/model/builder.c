@@ -85,6 +85,23 @@ bk_vid bk_build_param(bk_builder *b, const bk_param *row)
     return b->st == BK_OK ? out : BK_NONE;
 }
 
+bk_vid bk_build_state(bk_builder *b, const char *prefix, const char *name, bk_scope scope, bk_dtype dtype,
+                      int64_t n)
+{
+    char full[BK_NAME_LEN];
+    if (b->st != BK_OK) return BK_NONE;
+    const bk_value v = {.name = join(full, prefix, name, ""),
+                        .dtype = dtype,
+                        .kind = BK_STATE,
+                        .scope = scope,
+                        .rank = 1,
+                        .dim = {{.size = n}},
+                        .param = BK_NONE};
+    bk_vid out = bk_value_find(b->g, BK_STATE, full);
+    if (out == BK_NONE) b->st = bk_value_add(&out, b->g, &v, b->e);
+    return b->st == BK_OK ? out : BK_NONE;
+}
+
 bk_linear_params bk_build_linear_params(bk_builder *b, const char *name, int64_t n_out, int64_t n_in,
                                         double std, bool has_bias, bk_param_class class_)
 {

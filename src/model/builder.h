@@ -20,6 +20,7 @@ typedef struct {
     bool train, generate;       /* neither: evaluation */
     bk_module module;           /* of the ops to come */
     bk_vid rope_cos, rope_sin;  /* tables [S, dims/2], or BK_NONE */
+    int64_t n_moe_layers;       /* those of multi-token prediction included */
     bk_vid word_embeddings;     /* parameter [Vp, C] */
     bk_vid output_weight;       /* parameter [Vp, C], the same if tied */
     char values[BK_PREFIX_LEN]; /* stands in front of the names of values */
@@ -54,6 +55,10 @@ bk_vid bk_build_input(bk_builder *b, const char *name, bk_dtype dtype, bk_scope 
  * dtype is the graph's, and two or more dims mean weight decay. In module mtp a name may come again: depths
  * that share a layer get its parameters. */
 bk_vid bk_build_param(bk_builder *b, const bk_param *row);
+
+/* The state [n] of that scope named `prefix` and `name`, which is made at the first call. */
+bk_vid bk_build_state(bk_builder *b, const char *prefix, const char *name, bk_scope scope, bk_dtype dtype,
+                      int64_t n);
 
 /* Weight [n_out, n_in] ~ N(0, std^2) and bias [n_out] = 0 of a linear layer; bias BK_NONE if it has none. */
 typedef struct {

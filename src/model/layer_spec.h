@@ -14,6 +14,7 @@ typedef enum {
 
 typedef enum {
     BK_MLP_DENSE, /* mlp_sublayer.c */
+    BK_MLP_MOE,   /* moe_sublayer.c */
     BK_N_MLPS
 } bk_mlp_kind;
 

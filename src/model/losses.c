@@ -1,5 +1,5 @@
 /* The scalars that training minimises, and what is reported of them. */
-#include <stdio.h>
+#include <string.h>
 
 #include "model/parts.h"
 
@@ -11,45 +11,39 @@ void bk_build_loss_seed(bk_builder *b)
 
 bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term)
 {
-    char full[BK_NAME_LEN];
-    snprintf(full, sizeof full, BK_METRIC "%s", name);
     if (b->st != BK_OK) return BK_NONE;
-    bk_vid sum = bk_value_find(b->g, BK_STATE, full);
-    if (sum == BK_NONE) {
-        const bk_value v = {.name = full,
-                            .dtype = b->g->value[term].dtype,
-                            .kind = BK_STATE,
-                            .scope = BK_STEP,
-                            .rank = 1,
-                            .dim = {{.size = 1}},
-                            .param = BK_NONE};
-        b->st = bk_value_add(&sum, b->g, &v, b->e);
-    }
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(term), .upd = &sum, .n_upd = 1, .name = full});
-    return b->st == BK_OK ? sum : BK_NONE;
-}
-
-/* The seed of a loss with this coefficient: one value for all of them. */
-static bk_vid seed_of(bk_builder *b, double coeff)
-{
-    if (coeff == 1) return b->io->loss_seed;
-    for (int k = 0; k < b->io->n_losses; k++)
-        if (b->io->losses[k].coeff == coeff) return b->io->losses[k].seed;
-    return bk_build_op1(b, &(bk_op_spec){BK_OP_scale, BK_IN(b->io->loss_seed), .name = "loss_seed.scaled",
-                                         .attr = {{.f = coeff}}});
+    bk_vid sum = bk_build_state(b, BK_METRIC, name, BK_STEP, b->g->value[term].dtype, 1);
+    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(term), .upd = &sum, .n_upd = 1});
+    return sum;
 }
 
 void bk_build_loss(bk_builder *b, bk_vid value, double coeff)
 {
     if (!b->train || b->st != BK_OK) return;
-    const bk_vid seed = seed_of(b, coeff);
-    if (b->st != BK_OK) return;
     if (b->io->n_losses == BK_MAX_LOSSES) {
-        b->st = bk_err_set(b->e, BK_E_INPUT, "the model has more than %d losses; use fewer MTP layers",
+        b->st = bk_err_set(b->e, BK_E_INPUT,
+                           "the model has more than %d losses; use fewer layers with balancing losses",
                            BK_MAX_LOSSES);
         return;
     }
-    b->io->losses[b->io->n_losses++] = (bk_model_loss){value, seed, coeff};
+    b->io->losses[b->io->n_losses++] = (bk_model_loss){value, BK_NONE, coeff};
+}
+
+/* The seed of a loss with this coefficient: one value for all of them. */
+static bk_vid seed_of(bk_builder *b, int n_done, double coeff)
+{
+    if (coeff == 1) return b->io->loss_seed;
+    for (int k = 0; k < n_done; k++)
+        if (b->io->losses[k].coeff == coeff) return b->io->losses[k].seed;
+    return bk_build_op1(b, &(bk_op_spec){BK_OP_scale, BK_IN(b->io->loss_seed), .name = "loss_seed.scaled",
+                                         .attr = {{.f = coeff}}});
+}
+
+void bk_build_seeds(bk_builder *b)
+{
+    bk_build_names(b, "", "");
+    bk_build_at(b, BK_NONE, BK_NODE_POST_PROCESS);
+    for (int k = 0; k < b->io->n_losses; k++) b->io->losses[k].seed = seed_of(b, k, b->io->losses[k].coeff);
 }
 
 bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e)
@@ -77,7 +71,7 @@ void bk_build_fetch_metrics(bk_builder *b)
     const int64_t n = b->g->n_values;
     for (bk_vid v = 0; v < n && b->st == BK_OK; v++) {
         const bk_value *x = &b->g->value[v];
-        if (x->kind == BK_STATE && x->scope == BK_STEP)
+        if (x->kind == BK_STATE && x->scope == BK_STEP && strncmp(x->name, BK_METRIC, strlen(BK_METRIC)) == 0)
             bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = "metric"});
     }
     b->g->tag = tag;

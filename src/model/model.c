@@ -21,8 +21,16 @@ static bk_vid decoder_layer(bk_builder *b, const bk_layer_spec *spec, int64_t la
 /* All ids of an io at BK_NONE. */
 static void clear_io(bk_model_io *io)
 {
-    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
-                        BK_NONE, BK_NONE, BK_NONE, BK_NONE, NULL,    0,       NULL,    0};
+    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
+                        BK_NONE, BK_NONE, BK_NONE, NULL,    0,       NULL,    0,       NULL,    0};
+}
+
+/* The layers of multi-token prediction are like the last of the decoder. */
+static int64_t count_moe_layers(const bk_config *c, const bk_layer_spec *spec)
+{
+    int64_t n = spec[c->num_layers - 1].mlp == BK_MLP_MOE ? c->mtp_num_layers : 0;
+    for (int64_t i = 0; i < c->num_layers; i++) n += spec[i].mlp == BK_MLP_MOE;
+    return n;
 }
 
 bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
@@ -49,8 +57,10 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
     const bk_layer_spec *spec = NULL;
     bk_vid *layer_out = bk_arena_alloc(&g->arena, c->num_layers, sizeof *layer_out);
     io.losses = bk_arena_alloc(&g->arena, BK_MAX_LOSSES, sizeof *io.losses);
-    if (!layer_out || !io.losses) return bk_err_set(e, BK_E_MEM, "model: out of memory");
+    io.biases = bk_arena_alloc(&g->arena, c->num_layers + c->mtp_num_layers, sizeof *io.biases);
+    if (!layer_out || !io.losses || !io.biases) return bk_err_set(e, BK_E_MEM, "model: out of memory");
     b.st = bk_layer_specs(&spec, &g->arena, c, e);
+    b.n_moe_layers = b.st == BK_OK ? count_moe_layers(c, spec) : 0;
 
     bk_vid x = bk_build_pre_process(&b);
     for (int64_t i = 0; i < c->num_layers && b.st == BK_OK; i++)
@@ -63,6 +73,7 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
     else
         bk_build_post_process(&b, io.hidden);
     if (b.train && c->mtp_num_layers > 0 && b.st == BK_OK) bk_build_mtp(&b, &spec[c->num_layers - 1], x);
+    if (b.train) bk_build_seeds(&b);
     if (!b.generate) bk_build_fetch_metrics(&b);
 
     if (b.st != BK_OK) return bk_err_prefix(e, "model: ");

@@ -46,6 +46,12 @@ typedef struct {
 
 enum { BK_MAX_LOSSES = 1024 };
 
+/* A router's bias in the choice of experts, state [E] of the run, and how often each expert was chosen in
+ * this step, state [E]. */
+typedef struct {
+    bk_vid bias, counts;
+} bk_model_bias;
+
 /* Values of the graph that others need. S positions, B samples, C width, n streams, Vp padded vocabulary. */
 typedef struct {
     bk_vid tokens;    /* input  [B, S] i32 "tokens" */
@@ -63,8 +69,10 @@ typedef struct {
     bk_vid hidden;     /* [S, B, C]  after the final norm */
     bk_vid loss_sum;   /* state [1] "metric.loss_sum": sum of masked token losses of the step */
     bk_vid n_tokens;   /* state [1] "metric.n_tokens": sum of the mask */
-    bk_model_loss *losses; /* [n_losses] in training: that of the language model first; owned by the arena */
+    bk_model_loss *losses; /* [n_losses] in training; owned by the graph's arena, as are the other lists */
     int n_losses;
+    bk_model_bias *biases; /* [n_biases] in training */
+    int n_biases;
     const bk_vid *layer_out; /* [n_layers] outputs of the layers: [S, B, n, C], without mHC [S, B, C]; owned
                                 by the graph's arena */
     int64_t n_layers;

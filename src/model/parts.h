@@ -20,6 +20,22 @@ bk_branch bk_build_self_attention(bk_builder *b, bk_vid x);
 
 /* mlp_sublayer.c: x [S, B, C], normalised. */
 bk_branch bk_build_dense_mlp(bk_builder *b, bk_vid x);
+/* mlp_sublayer.c: the same with parameters `part`.linear_fc1 and `part`.linear_fc2, `inner` wide between
+ * them. */
+bk_branch bk_build_feed_forward(bk_builder *b, const char *part, bk_vid x, int64_t inner, bool has_bias);
+/* mlp_sublayer.c: rows of the first projection's weight, and standard deviation of the second's. */
+int64_t bk_build_fc1_width(const bk_builder *b, int64_t inner);
+double bk_build_output_std(const bk_builder *b);
+
+/* moe_sublayer.c: x [S, B, C], normalised. Begins in the node as it stands (router and permutation) and goes
+ * on in node mlp. */
+bk_branch bk_build_moe(bk_builder *b, bk_vid x);
+
+/* moe_router.c: which experts each token uses, and the losses of that choice. */
+typedef struct {
+    bk_vid probs, index; /* [S, B, k] */
+} bk_routing;
+bk_routing bk_build_router(bk_builder *b, bk_vid x);
 
 /* Where a residual path branches off: kept from open to close. */
 typedef struct {
@@ -42,13 +58,15 @@ bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, b
 void bk_build_loss_seed(bk_builder *b);
 /* losses.c: one more scalar [1] of a micro-batch to minimise, times `coeff`; nothing but in training. */
 void bk_build_loss(bk_builder *b, bk_vid value, double coeff);
+/* losses.c: the upstream gradients of all losses, when io.loss_seed is there. */
+void bk_build_seeds(bk_builder *b);
 /* losses.c: adds `term` [1] of each micro-batch to the state "metric.NAME" of the step, which is made at the
  * first call, and gives it. */
 bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term);
 /* losses.c: the sum of all losses times their coefficients, with the tag as it stands; none without training.
  */
 bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e);
-/* losses.c: ops that hand every state of the step to the host at its end. */
+/* losses.c: ops that hand every metric of the step to the host at its end. */
 void bk_build_fetch_metrics(bk_builder *b);
 
 /* mtp.c: multi-token prediction after `streams`, those of the last decoder layer, whose spec its layers

@@ -5,8 +5,8 @@
 /* What builds each kind of sublayer. */
 static bk_branch (*const build_attention[BK_N_ATTENTIONS])(bk_builder *b, bk_vid x) = {
     [BK_ATTENTION_STANDARD] = bk_build_self_attention};
-static bk_branch (*const build_mlp[BK_N_MLPS])(bk_builder *b,
-                                               bk_vid x) = {[BK_MLP_DENSE] = bk_build_dense_mlp};
+static bk_branch (*const build_mlp[BK_N_MLPS])(bk_builder *b, bk_vid x) = {
+    [BK_MLP_DENSE] = bk_build_dense_mlp, [BK_MLP_MOE] = bk_build_moe};
 
 bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, bk_vid x)
 {
@@ -17,9 +17,13 @@ bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, b
     const bk_branch attention = build_attention[spec->attention](b, h);
     x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
 
-    bk_build_at(b, layer, BK_NODE_MLP);
+    /* What stands before the experts is the attention's node, so that all of it can run beside the exchange
+     * of another micro-batch; and what comes after, one of its own. */
+    const bool moe = spec->mlp == BK_MLP_MOE;
+    if (!moe) bk_build_at(b, layer, BK_NODE_MLP);
     h = bk_build_residual_open(&r, b, spec, "mlp", "mlp_hyper_connection.", x);
-    h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", "mlp.linear_fc1.layer_norm");
+    h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", moe ? NULL : "mlp.linear_fc1.layer_norm");
     const bk_branch mlp = build_mlp[spec->mlp](b, h);
+    if (moe && spec->hyper) bk_build_at(b, layer, BK_NODE_MHC_POST);
     return bk_build_residual_close(b, spec, "mlp", BK_SITE_MLP_OUT, &r, mlp);
 }

@@ -30,14 +30,22 @@ bk_status bk_pass_autodiff(bk_graph *g, const bk_seed *seed, int n_seeds, bk_err
  * the sum so far plus its term, and add_n ops with nothing left are gone. Sums keep their order. */
 bk_status bk_pass_accumulate(bk_graph *g, bk_err *e);
 
+/* A bias of a router, state of the run, and the counts of this step that it follows. */
+typedef struct {
+    bk_vid bias, counts;
+} bk_step_bias;
+
 typedef struct {
     double clip_grad; /* 0: no clipping */
     double beta1, beta2, eps, weight_decay;
+    const bk_step_bias *biases; /* [n_biases] */
+    int n_biases;
+    double bias_update_rate;
 } bk_step_options;
 
 /* Appends the step graph: a zero for parameters without terms, the global norm over the parameter table, the
- * clip factor, AdamW for each row. Values that the host feeds: "learning_rate" f64 [1], "step" i64 [1]; that
- * it fetches: "grad_norm" f64 [1]. */
+ * clip factor, the update of each bias of a router, AdamW for each row. Values that the host feeds:
+ * "learning_rate" f64 [1], "step" i64 [1]; that it fetches: "grad_norm" f64 [1]. */
 bk_status bk_pass_step(bk_graph *g, const bk_step_options *o, bk_err *e);
 
 /* Before: no regions. After: every op is in one region, and regions stand in an order that respects all

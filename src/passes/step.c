@@ -65,6 +65,18 @@ bk_status bk_pass_step(bk_graph *g, const bk_step_options *o, bk_err *e)
         &(bk_op_spec){
             .kind = BK_OP_clip_scale, .in = &norm, .n_in = 1, .name = "clip", .attr = {{.f = o->clip_grad}}},
         e));
+    for (int k = 0; k < o->n_biases; k++) {
+        const bk_vid in[] = {o->biases[k].counts, scale[1]};
+        bk_vid bias = o->biases[k].bias;
+        BK_TRY(bk_op_add(NULL, g,
+                         &(bk_op_spec){.kind = BK_OP_expert_bias_update,
+                                       .in = in,
+                                       .n_in = 2,
+                                       .upd = &bias,
+                                       .n_upd = 1,
+                                       .attr = {{.f = o->bias_update_rate}}},
+                         e));
+    }
     for (bk_pid p = 0; p < g->n_params; p++) {
         bk_vid upd[3] = {g->param[p].value};
         BK_TRY(add_moment(&upd[1], g, "exp_avg", p, e));

@@ -74,6 +74,22 @@ static const char *spell(char buf[NAME_LEN], const bk_st *file, const char *pref
     }
     return buf;
 }
+
+/* "buffer.X.local_tokens_per_expert" for the metric "X.tokens_per_expert"; false for others. */
+static bool name_of_counts(char buf[NAME_LEN], const char *value)
+{
+    static const char ours[] = ".tokens_per_expert", theirs[] = ".local_tokens_per_expert";
+    const size_t n = strlen(value);
+    if (strncmp(value, BK_METRIC, strlen(BK_METRIC)) != 0 || n < sizeof ours ||
+        strcmp(value + n - (sizeof ours - 1), ours) != 0)
+        return false;
+    snprintf(buf, NAME_LEN, "buffer.%s", value + strlen(BK_METRIC));
+    const size_t end = strlen(buf) - (sizeof ours - 1);
+    snprintf(buf + end, NAME_LEN - end, "%s", theirs);
+    spell_as_at_run_time(buf);
+    return true;
+}
+
 static bool has_training(const bk_st *file)
 {
     for (int64_t k = 0; k < bk_st_count(file); k++)
@@ -114,6 +130,12 @@ static bk_status tap_results(run *r, bk_check_host *h)
     for (bk_pid p = 0; p < h->g->n_params; p++)
         BK_TRY(bk_check_host_keep(h, r->out, h->g->param[p].grad, BK_OUTCOME_GRADIENT,
                                   spell(name, r->file, "grad.", &h->g->param[p]), r->e));
+    for (int64_t o = 0; o < h->g->n_ops; o++) {
+        if (h->g->op[o].kind != BK_OP_fetch) continue;
+        const bk_vid v = bk_ins(h->g, &h->g->op[o])[0];
+        if (name_of_counts(name, h->g->value[v].name) && bk_st_find(r->file, name))
+            BK_TRY(bk_check_host_keep(h, r->out, v, BK_OUTCOME_COUNT, name, r->e));
+    }
 done:
     return st;
 }
@@ -256,6 +278,26 @@ done:
 
 /* ---- both ---- */
 
+/* States of the model, where the file has them; they begin at 0. */
+static bk_status load_states(run *r)
+{
+    const bk_program *prog = &r->s.program[GRADIENTS];
+    for (bk_vid v = 0; v < prog->g->n_values; v++) {
+        const bk_value *x = &prog->g->value[v];
+        char name[NAME_LEN];
+        double *data;
+        if (x->kind != BK_STATE || x->scope != BK_RUN || x->param != BK_NONE) continue;
+        snprintf(name, sizeof name, "buffer.%s", x->name);
+        spell_as_at_run_time(name);
+        if (!bk_st_find(r->file, name)) continue;
+        const int64_t shape[] = {x->dim[0].size};
+        const bk_status st = bk_against_read(&data, r->out, r->file, name, 1, shape, r->e);
+        if (st != BK_OK) return st;
+        bk_elements_store(bk_exec_value(r->s.exec, prog->p, v), x->dtype, data, shape[0]);
+    }
+    return BK_OK;
+}
+
 static bk_status load_params(run *r)
 {
     const bk_program *prog = &r->s.program[GRADIENTS];
@@ -265,6 +307,7 @@ static bk_status load_params(run *r)
         st = bk_against_load(r->s.exec, prog->p, p, r->out, r->file,
                              spell(name, r->file, "param.", &prog->g->param[p]), r->e);
     }
+    if (st == BK_OK) st = load_states(r);
     return st == BK_OK ? bk_against_no_other_params(r->out, r->file, r->e) : st;
 }
 

@@ -14,6 +14,7 @@ typedef enum {
     BK_OUTCOME_LOSS,
     BK_OUTCOME_ACTIVATION,
     BK_OUTCOME_GRADIENT,
+    BK_OUTCOME_COUNT,     /* whole numbers */
     BK_OUTCOME_OP_OUTPUT, /* of one operator alone */
     BK_OUTCOME_OP_GRADIENT,
     BK_OUTCOME_TRAIN_METRIC, /* one number for each step */

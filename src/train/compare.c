@@ -19,6 +19,7 @@ const bk_tolerance bk_tolerances[BK_N_OUTCOME_CLASSES] = {
     [BK_OUTCOME_LOSS]         = {2e-5, 0,      false},
     [BK_OUTCOME_ACTIVATION]   = {2e-5, 0,      false},
     [BK_OUTCOME_GRADIENT]     = {2e-4, 2.5e-8, false},
+    [BK_OUTCOME_COUNT]        = {0,    0,      false},
     [BK_OUTCOME_OP_OUTPUT]    = {1e-6, 0,      false},
     [BK_OUTCOME_OP_GRADIENT]  = {1e-5, 2.5e-8, false},
     [BK_OUTCOME_TRAIN_METRIC] = {2e-6, 0,      true},

@@ -25,7 +25,8 @@ static bk_status feed_samples(bk_feed *f, const bk_value *v, int64_t micro, void
             st = bk_source_get(NULL, row, NULL, &f->source, number, e);
         else {
             st = bk_source_get(NULL, NULL, f->mask, &f->source, number, e);
-            for (int64_t s = 0; st == BK_OK && s < seq; s++) put_real(dst, b * seq + s, f->mask[s], v->dtype);
+            for (int64_t s = 0; st == BK_OK && s < seq; s++)
+                put_real(dst, b * seq + s, (double)f->mask[s], v->dtype);
         }
     }
     return st;

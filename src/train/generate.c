@@ -5,11 +5,10 @@
 
 #include "ir/graph.h"
 
-static bk_status add_program(int *out, bk_session *s, const bk_config *c, const bk_layout *whole,
-                             int64_t n_tokens, bk_dtype real, bk_err *e)
+static bk_status add_program(int *out, bk_session *s, const bk_config *c, int64_t n_tokens, bk_dtype real,
+                             bk_err *e)
 {
-    bk_layout l = *whole;
-    l.seq = n_tokens, l.micro_batch = l.global_batch = l.n_micro = 1;
+    const bk_layout l = bk_layout_generate(c, n_tokens);
     const bk_program_options o = {.mode = BK_MODEL_GENERATE, .real = real};
     bk_program prog;
     const bk_status st = bk_program_graph(&prog, c, &l, &o, e);
@@ -30,17 +29,15 @@ bk_status bk_generator_add(bk_generator *out, bk_session *s, const bk_config *c,
                         .seen = malloc((size_t)c->seq_length * sizeof *gen.seen),
                         .logits = malloc((size_t)n_vocab * sizeof *gen.logits),
                         .scratch = malloc((size_t)n_vocab * sizeof *gen.scratch)};
-    bk_layout l;
     bk_status st = BK_OK;
     *out = (bk_generator){0};
     if (!gen.seen || !gen.logits || !gen.scratch) {
         st = bk_err_set(e, BK_E_MEM, "generate: out of memory");
         goto done;
     }
-    BK_TRY(bk_layout_resolve(&l, c, 1, e));
     if (c->seq_length >= BK_PREFILL_TOKENS)
-        BK_TRY(add_program(&gen.prefill, s, c, &l, BK_PREFILL_TOKENS, real, e));
-    BK_TRY(add_program(&gen.decode, s, c, &l, 1, real, e));
+        BK_TRY(add_program(&gen.prefill, s, c, BK_PREFILL_TOKENS, real, e));
+    BK_TRY(add_program(&gen.decode, s, c, 1, real, e));
     *out = gen, gen = (bk_generator){0};
 done:
     bk_generator_free(&gen);

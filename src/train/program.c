@@ -66,11 +66,20 @@ bk_status bk_program_graph(bk_program *out, const bk_config *c, const bk_layout 
     const bool train = o->mode == BK_MODEL_TRAIN;
     bk_seed seed[BK_MAX_LOSSES];
     for (int k = 0; k < io.n_losses; k++) seed[k] = (bk_seed){io.losses[k].of, io.losses[k].seed};
+    bk_step_bias *biases = bk_arena_alloc(&prog.g->arena, io.n_biases, sizeof *biases);
+    if (!biases) {
+        st = bk_err_set(e, BK_E_MEM, "model: out of memory");
+        goto done;
+    }
+    for (int k = 0; k < io.n_biases; k++) biases[k] = (bk_step_bias){io.biases[k].bias, io.biases[k].counts};
     const bk_step_options step = {.clip_grad = c->clip_grad,
                                   .beta1 = c->adam_beta1,
                                   .beta2 = c->adam_beta2,
                                   .eps = c->adam_eps,
-                                  .weight_decay = c->weight_decay};
+                                  .weight_decay = c->weight_decay,
+                                  .biases = biases,
+                                  .n_biases = io.n_biases,
+                                  .bias_update_rate = c->moe_router_bias_update_rate};
     BK_TRY(
         bk_program_passes(&prog, seed, io.n_losses, train && o->optimizer ? &step : NULL, o->fetch_grads, e));
     *out = prog, prog = (bk_program){0};

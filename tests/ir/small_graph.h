@@ -82,7 +82,8 @@ done:
 
 static bk_status sg_build(bk_graph **out, bk_err *e)
 {
-    const bk_step_options options = {1.0, 0.9, 0.95, 1e-8, 0.1};
+    const bk_step_options options = {
+        .clip_grad = 1.0, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     bk_graph *g = NULL;
     bk_vid tokens, labels, mask, table, h0, h1, loss, one;
     bk_status st = bk_graph_new(&g, BK_F32, e);

@@ -307,7 +307,7 @@ static void test_router__running_mean(void **state)
     bench b = bench_open(BK_F64);
     const bk_vid x = ACT(&b, "x", 1, 2), sums = GRADIENT(&b, "sums", 3);
     bk_vid mean;
-    put_all(&b, sums, (double[]){NAN, 5, 8});
+    put_all(&b, sums, (double[]){(double)NAN, 5, 8});
     expect_op(&mean, &b, .kind = BK_OP_running_mean, IN(x), UPD(sums));
     const double in[4][2] = {{3, 4}, {5, 0}, {1, 2}, {7, 9}}, want[4][2] = {{3, 4}, {4, 2}, {3, 2}, {7, 9}};
     for (int m = 0; m < 4; m++) {

@@ -169,7 +169,8 @@ static bk_graph *model_graph(small_run *r, bool accumulate, bk_dtype real)
     must(bk_pass_autodiff(g, &seed, 1, &e), &e);
     if (accumulate) must(bk_pass_accumulate(g, &e), &e);
     must(bk_graph_verify(g, &e), &e);
-    const bk_step_options step = {1.0, 0.9, 0.999, 1e-8, 0.1};
+    const bk_step_options step = {
+        .clip_grad = 1.0, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
     must(bk_pass_step(g, &step, &e), &e);
     must(bk_pass_partition(g, &e), &e);
     must(bk_graph_verify(g, &e), &e);

@@ -187,7 +187,11 @@ static void test_autodiff__parameter_without_path_gets_an_exact_zero(void **stat
     pr_autodiff(&r);
     pr_accumulate(&r);
     assert_int_equal(r.g->param[1].grad, BK_NONE);
-    pr_must(bk_pass_step(r.g, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0}, &e), &e);
+    pr_must(bk_pass_step(r.g,
+                         &(bk_step_options){
+                             .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0},
+                         &e),
+            &e);
     pr_verify(&r);
     pr_fetch_gradients(&r);
     pr_plan(&r);

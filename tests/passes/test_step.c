@@ -89,15 +89,23 @@ static void check_two_steps(const bk_step_options *o, bool clips)
 static void test_step__two_steps_of_adamw(void **state)
 {
     (void)state;
-    check_two_steps(&(bk_step_options){0, 0.9, 0.999, 1e-8, 0}, false);
-    check_two_steps(&(bk_step_options){0, 0.8, 0.95, 1e-3, 0.3}, false);
+    check_two_steps(
+        &(bk_step_options){.clip_grad = 0, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0},
+        false);
+    check_two_steps(
+        &(bk_step_options){.clip_grad = 0, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.3},
+        false);
 }
 
 static void test_step__clips_by_the_global_norm(void **state)
 {
     (void)state;
-    check_two_steps(&(bk_step_options){0.5, 0.9, 0.999, 1e-8, 0.1}, true);
-    check_two_steps(&(bk_step_options){1e6, 0.9, 0.999, 1e-8, 0.1}, false);
+    check_two_steps(
+        &(bk_step_options){.clip_grad = 0.5, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+        true);
+    check_two_steps(
+        &(bk_step_options){.clip_grad = 1e6, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+        false);
 }
 
 /* The idle table is a row with decay and a gradient of zero: it shrinks by lr * decay; a bias does not. */
@@ -105,7 +113,7 @@ static void test_step__decay_is_for_rows_that_say_so(void **state)
 {
     (void)state;
     pass_run r;
-    const bk_step_options o = {0, 0.9, 0.999, 1e-8, 0.25};
+    const bk_step_options o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.25};
     open_step(&r, &o);
     double idle[WEIGHTS];
     memcpy(idle, pr_weights(&r, 2), sizeof idle);
@@ -123,7 +131,8 @@ static void test_step__rate_0_leaves_the_parameters(void **state)
 {
     (void)state;
     pass_run r;
-    open_step(&r, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0.1});
+    open_step(&r, &(bk_step_options){
+                      .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1});
     double table[WEIGHTS];
     memcpy(table, pr_weights(&r, 0), sizeof table);
     r.learning_rate = 0;
@@ -140,7 +149,8 @@ static void test_step__void_step_changes_nothing(void **state)
     const double bad[] = {(double)INFINITY, (double)NAN};
     for (int k = 0; k < 2; k++) {
         pass_run r;
-        open_step(&r, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0.1});
+        open_step(&r, &(bk_step_options){
+                          .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1});
         pr_run(&r); /* moments are no longer zero */
         const size_t bytes = (size_t)r.p->run_bytes;
         void *before = malloc(bytes), *run = pr_weights(&r, 0);
@@ -163,7 +173,8 @@ static void test_step__names_and_scopes(void **state)
 {
     (void)state;
     pass_run r;
-    open_step(&r, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0.1});
+    open_step(&r, &(bk_step_options){
+                      .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1});
     const bk_value *rate = &r.g->value[bk_value_find(r.g, BK_INPUT, "learning_rate")];
     const bk_value *step = &r.g->value[bk_value_find(r.g, BK_INPUT, "step")];
     assert_true(rate->dtype == BK_F64 && rate->scope == BK_STEP);

@@ -3,7 +3,8 @@
 
 enum { S = 2, B = 2, C = 4 };
 
-static const bk_step_options step_options = {1, 0.9, 0.999, 1e-8, 0.1};
+static const bk_step_options step_options = {
+    .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
 
 static bk_vid linear(pass_run *r, const char *name, bk_vid x, bk_vid w)
 {

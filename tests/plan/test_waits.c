@@ -72,7 +72,11 @@ static void test_waits__updates_wait_for_readers(void **state)
     pr_open(&r, 2);
     pr_build_random(&r, 246);
     pr_autodiff(&r);
-    pr_must(bk_pass_step(r.g, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0}, &e), &e);
+    pr_must(bk_pass_step(r.g,
+                         &(bk_step_options){
+                             .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0},
+                         &e),
+            &e);
     const bk_vid w = r.g->param[0].value;
     bk_value proto = r.g->value[w];
     bk_vid seen; /* of scope run: nobody takes over its bytes, so the parameter alone is what is waited for */

@@ -7,7 +7,11 @@ static void open_step(pass_run *r, int32_t n_micro)
     pr_open(r, n_micro);
     pr_build_random(r, 5);
     pr_autodiff(r);
-    pr_must(bk_pass_step(r->g, &(bk_step_options){1, 0.9, 0.999, 1e-8, 0.1}, &e), &e);
+    pr_must(bk_pass_step(r->g,
+                         &(bk_step_options){
+                             .clip_grad = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+                         &e),
+            &e);
     pr_must(bk_pass_partition(r->g, &e), &e);
     pr_must(bk_schedule_plain(&r->s, r->g, n_micro, &e), &e);
 }

@@ -58,6 +58,36 @@ static void test_check_model__dense_mhc4_mtp2(void **state)
     agrees(FILE_OF("dense_mhc4_mtp2"), 90, false);
 }
 
+static void test_check_model__moe_mhc4(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("moe_mhc4"), 110, true);
+}
+
+static void test_check_model__moe_mhc4_dense_final(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("moe_mhc4_dense_final"), 51, false);
+}
+
+static void test_check_model__moe_mhc4_mtp1(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("moe_mhc4_mtp1"), 87, false);
+}
+
+static void test_check_model__moe_sigmoid_bias_mhc4(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("moe_sigmoid_bias_mhc4"), 58, false);
+}
+
+static void test_check_model__moe_droppad_mhc4(void **state)
+{
+    (void)state;
+    agrees(FILE_OF("moe_droppad_mhc4"), 56, false);
+}
+
 /* Gradients, losses, activations, results of training. Below the floor are alpha_pre and alpha_res of the
  * first hyper-connection, which sees equal streams. */
 static void test_check_model__every_scaled_tensor_is_caught(void **state)
@@ -103,6 +133,11 @@ int main(void)
         cmocka_unit_test(test_check_model__dense_mhc2_ln_gelu_bias_tied),
         cmocka_unit_test(test_check_model__dense_gqa_mhc4),
         cmocka_unit_test(test_check_model__dense_mhc4_mtp2),
+        cmocka_unit_test(test_check_model__moe_mhc4),
+        cmocka_unit_test(test_check_model__moe_mhc4_dense_final),
+        cmocka_unit_test(test_check_model__moe_mhc4_mtp1),
+        cmocka_unit_test(test_check_model__moe_sigmoid_bias_mhc4),
+        cmocka_unit_test(test_check_model__moe_droppad_mhc4),
         cmocka_unit_test(test_check_model__every_scaled_tensor_is_caught),
         cmocka_unit_test(test_check_model__transposed_residual_block_is_caught),
     };
