@@ -34,7 +34,7 @@ static bk_vid append_to_cache(bk_builder *b, const char *which, bk_vid x)
     bk_vid cache = BK_NONE;
     char name[BK_NAME_LEN];
     if (b->st != BK_OK) return BK_NONE;
-    snprintf(name, sizeof name, "cache.%s.layer%d", which, (int)b->g->tag.layer);
+    snprintf(name, sizeof name, BK_CACHE "%s.layer%d", which, (int)b->g->tag.layer);
     bk_value v = {
         .name = name, .dtype = b->g->real, .kind = BK_STATE, .scope = BK_RUN, .rank = 4, .param = BK_NONE};
     /* What a step finds in the cache is counted by its position. */

@@ -36,6 +36,8 @@ typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_m
 /* What the names of states begin with that are summed up over the micro-batches of a step and handed to the
  * host. */
 #define BK_METRIC "metric."
+/* What the names of states of the run begin with that belong to one sequence being generated. */
+#define BK_CACHE "cache."
 
 /* One of the scalars that training minimises: `of` [1], coefficient included in its upstream gradient `seed`.
  */

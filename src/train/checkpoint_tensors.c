@@ -22,17 +22,23 @@ bool bk_checkpoint_is_in(bk_checkpoint_part part, const char *name)
                                          strncmp(name, MTP_PREFIX, strlen(MTP_PREFIX)) != 0);
 }
 
+/* A state that belongs to a parameter is the optimizer's; others (a router's bias) are the model's. */
+static bool is_moment(const bk_value *v)
+{
+    return v->kind == BK_STATE && v->param != BK_NONE;
+}
+
 static bool is_stored(const bk_value *v, bk_checkpoint_part part)
 {
     if (v->scope != BK_RUN || v->base != BK_NONE) return false;
-    return v->kind == BK_PARAM || (v->kind == BK_STATE && part == BK_CHECKPOINT_ALL);
+    if (v->kind == BK_PARAM) return true;
+    if (v->kind != BK_STATE || strncmp(v->name, BK_CACHE, strlen(BK_CACHE)) == 0) return false;
+    return part == BK_CHECKPOINT_ALL || !is_moment(v);
 }
 
-/* A state that belongs to a parameter is the optimizer's; other states go by their own names. */
 static const char *stored_name(bk_arena *a, const bk_value *v)
 {
-    const bool moment = v->kind == BK_STATE && v->param != BK_NONE;
-    return bk_arena_printf(a, "%s%s", moment ? OPTIMIZER_PREFIX : "", v->name);
+    return bk_arena_printf(a, "%s%s", is_moment(v) ? OPTIMIZER_PREFIX : "", v->name);
 }
 
 typedef struct {

@@ -90,6 +90,42 @@ static void test_checkpoint__goes_on_as_if_never_stopped(void **state)
     small_run_close(&resumed);
 }
 
+static const char *const with_bias =
+    "num_experts: 4\nmoe_ffn_hidden_size: 8\nnum_layers: 1\nmoe_router_score_function: sigmoid\n"
+    "moe_router_enable_expert_bias: true\nmoe_router_load_balancing_type: none\n";
+
+static float *router_bias(small_run *r)
+{
+    const bk_program *p = &r->session.program[0];
+    const bk_vid v = bk_value_find(p->g, BK_STATE, "decoder.layers.0.mlp.router.expert_bias");
+    assert_true(v != BK_NONE);
+    return bk_exec_value(r->session.exec, p->p, v);
+}
+
+/* A router's bias is the model's, not the optimizer's: it comes with the weights. */
+static void test_checkpoint__the_bias_of_a_router(void **state)
+{
+    (void)state;
+    small_run a, b;
+    bk_err e = {0};
+    bk_checkpoint *k = NULL;
+    open_run(&a, with_bias);
+    train_to(&a, 3);
+    must_save(&a, 3);
+    float saved[4];
+    memcpy(saved, router_bias(&a), sizeof saved);
+    assert_true(saved[0] * saved[0] > 0);
+    must(bk_checkpoint_open(&k, "ck", BK_UNSET_COUNT, &e), &e);
+    for (int part = 0; part < 2; part++) {
+        open_run(&b, with_bias);
+        must(bk_checkpoint_load(k, &b.session, part ? BK_CHECKPOINT_ALL : BK_CHECKPOINT_WEIGHTS, &e), &e);
+        assert_memory_equal(router_bias(&b), saved, sizeof saved);
+        small_run_close(&b);
+    }
+    bk_checkpoint_close(k);
+    small_run_close(&a);
+}
+
 /* Moments stay what they were; a program without optimizer has none. */
 static void test_checkpoint__weights_alone(void **state)
 {
@@ -306,6 +342,7 @@ int main(void)
         IN_A_FOLDER(test_checkpoint__has_the_names_of_the_format),
         IN_A_FOLDER(test_checkpoint__brings_back_every_bit),
         IN_A_FOLDER(test_checkpoint__goes_on_as_if_never_stopped),
+        IN_A_FOLDER(test_checkpoint__the_bias_of_a_router),
         IN_A_FOLDER(test_checkpoint__weights_alone),
         IN_A_FOLDER(test_checkpoint__keeps_the_newest),
         IN_A_FOLDER(test_checkpoint__one_run_saves_into_a_folder),

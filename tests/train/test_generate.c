@@ -151,6 +151,12 @@ static const char *const models[] = {
     /* without mHC, a part of each head turns, pairs side by side */
     "num_query_groups: 1\nposition_embedding_type: rope\nrotary_percent: 0.5\nrotary_interleaved: true\n"
     "untie_embeddings_and_output_weights: true\n",
+    /* experts, a shared one, and a depth of multi-token prediction that generation leaves out */
+    "num_experts: 5\nmoe_router_topk: 2\nmoe_ffn_hidden_size: 12\nmoe_shared_expert_intermediate_size: 8\n"
+    "moe_router_score_function: sigmoid\nmoe_router_enable_expert_bias: true\n"
+    "moe_router_load_balancing_type: none\nmtp_num_layers: 1\nuntie_embeddings_and_output_weights: true\n"
+    "position_embedding_type: rope\nnormalization: RMSNorm\nswiglu: true\nadd_bias_linear: false\n"
+    "enable_mhc_connections: true\nmhc_num_residual_streams: 2\nmhc_init_gating_factor: 0.5\n",
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 

@@ -113,6 +113,10 @@ static void test_resume__same_bits_of_other_models_and_data(void **state)
         TEXT "enable_mhc_connections: false\n",
         TEXT "hidden_dropout: 0\nattention_dropout: 0\nmhc_num_residual_streams: 4\nnum_layers: 2\n",
         TEXT "untie_embeddings_and_output_weights: false\n",
+        TEXT
+        "num_experts: 4\nmoe_ffn_hidden_size: 16\nnum_layers: 2\nmtp_num_layers: 1\nglobal_batch_size: 4\n"
+        "moe_router_score_function: sigmoid\nmoe_router_enable_expert_bias: true\n"
+        "moe_router_load_balancing_type: global_aux_loss\nmoe_aux_loss_coeff: 0.01\neval_iters: 1\n",
         "mock_data: true\nmicro_batch_size: 2\neval_iters: 1\n",
         "data_path: markov:1:8\nmicro_batch_size: 3\neval_iters: 1\n",
     };
