@@ -42,6 +42,13 @@ static bk_status evaluated(void *ctx, int64_t iteration, double loss, double sec
     return bk_metrics_evaluation(&j->metrics, &values, e);
 }
 
+static bk_status made_room(void *ctx, const bk_room_values *v, bk_err *e)
+{
+    job *j = ctx;
+    bk_train_screen_room(&j->screen, v);
+    return bk_metrics_room(&j->metrics, v, e);
+}
+
 /* ---- how to go on ----------------------------------------------------------------------------------------
  */
 
@@ -129,7 +136,8 @@ int bk_cli_train(int argc, char *const *argv)
     bk_flag own[] = {{.name = "config", .takes_value = true}};
     bk_status st = bk_cli_config(&c, own, 1, argc, argv, &e);
     job j = {.run = &run};
-    const bk_train_log log = {.ctx = &j, .step = step, .evaluated = evaluated, .stop = stopped};
+    const bk_train_log log = {
+        .ctx = &j, .step = step, .evaluated = evaluated, .made_room = made_room, .stop = stopped};
     if (st != BK_OK) goto done;
     BK_TRY(bk_run_open(&run, &c, &e));
     BK_TRY(bk_metrics_open(&j.metrics, &c, run.state.iteration + 1, &e));

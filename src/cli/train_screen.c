@@ -181,6 +181,15 @@ void bk_train_screen_evaluated(bk_train_screen *s, double loss)
     draw(s);
 }
 
+void bk_train_screen_room(bk_train_screen *s, const bk_room_values *v)
+{
+    bk_progress_clear(&s->progress);
+    printf("%8lld  again, with room for %lld rows of routed tokens: %lld came where %lld had room\n",
+           (long long)v->iteration, (long long)v->room, (long long)v->n_rows, (long long)v->room_before);
+    fflush(stdout);
+    draw(s);
+}
+
 /* ---- the end --------------------------------------------------------------------------------------------
  */
 

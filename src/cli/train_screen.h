@@ -25,6 +25,7 @@ typedef struct {
 void bk_train_screen_begin(bk_train_screen *s, const bk_run *run);
 void bk_train_screen_step(bk_train_screen *s, const bk_step_report *r);
 void bk_train_screen_evaluated(bk_train_screen *s, double loss);
+void bk_train_screen_room(bk_train_screen *s, const bk_room_values *v);
 
 /* What the model writes when a document begins; nothing for a run without steps, or of other data than text.
  */

@@ -10,22 +10,33 @@
 #include "base/tally.h"
 #include "exec/exec_internal.h"
 
+static bool arena_bytes(int64_t *out, int64_t run_bytes, int64_t step_bytes)
+{
+    return bk_add64(out, step_bytes, BK_ALIGN_BYTES) &&
+           bk_add64(out, bk_align_up(run_bytes, BK_ALIGN_BYTES), *out);
+}
+
+static bk_status refused(int64_t bytes, int why, bk_err *e)
+{
+    return bk_err_set(e, BK_E_MEM, "executor: the system refuses an arena of %lld bytes: %s",
+                      (long long)bytes, strerror(why));
+}
+
 bk_status bk_exec_open(bk_exec **out, int64_t run_bytes, int64_t step_bytes, bk_err *e)
 {
     bk_exec *x = calloc(1, sizeof *x);
     int64_t bytes;
-    if (!x || !bk_add64(&bytes, bk_align_up(run_bytes, BK_ALIGN_BYTES), step_bytes + BK_ALIGN_BYTES)) {
+    if (!x || !arena_bytes(&bytes, run_bytes, step_bytes)) {
         free(x);
         return bk_err_set(e, BK_E_MEM, "executor: out of memory");
     }
-    x->run_bytes = run_bytes, x->step_bytes = step_bytes;
+    x->run_bytes = run_bytes, x->step_bytes = step_bytes, x->arena_bytes = bytes;
     /* Anonymous pages are zero and aligned, and touched only when used. */
     void *arena = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena == MAP_FAILED) {
         const int why = errno;
         free(x);
-        return bk_err_set(e, BK_E_MEM, "executor: the system refuses an arena of %lld bytes: %s",
-                          (long long)bytes, strerror(why));
+        return refused(bytes, why, e);
     }
     /* Advice: with pages of 2 MiB, rows that lie far apart cost no page walks. */
     (void)madvise(arena, (size_t)bytes, MADV_HUGEPAGE);
@@ -49,20 +60,39 @@ static void stop_workers(bk_exec *x)
     }
 }
 
-void bk_exec_close(bk_exec *x)
+static void forget_plans(bk_exec *x)
 {
-    if (!x) return;
-    stop_workers(x);
     for (bk_ready *r = x->ready, *next; r; r = next) {
         next = r->next;
         for (int l = 0; l < BK_N_LANES; l++) free(r->lane_item[l]);
         free(r->seq), free(r->first_wait), free(r);
     }
+    x->ready = NULL;
+}
+
+void bk_exec_close(bk_exec *x)
+{
+    if (!x) return;
+    stop_workers(x);
+    forget_plans(x);
     bk_runner_free(&x->runner);
-    munmap(x->arena, (size_t)(bk_align_up(x->run_bytes, BK_ALIGN_BYTES) + x->step_bytes + BK_ALIGN_BYTES));
+    munmap(x->arena, (size_t)x->arena_bytes);
     pthread_cond_destroy(&x->moved);
     pthread_mutex_destroy(&x->lock);
     free(x);
+}
+
+bk_status bk_exec_renew(bk_exec *x, int64_t step_bytes, bk_err *e)
+{
+    int64_t bytes;
+    forget_plans(x);
+    if (step_bytes <= x->step_bytes) return BK_OK;
+    if (!arena_bytes(&bytes, x->run_bytes, step_bytes)) return refused(INT64_MAX, ENOMEM, e);
+    void *arena = mremap(x->arena, (size_t)x->arena_bytes, (size_t)bytes, MREMAP_MAYMOVE);
+    if (arena == MAP_FAILED) return refused(bytes, errno, e);
+    (void)madvise(arena, (size_t)bytes, MADV_HUGEPAGE);
+    x->arena = arena, x->step_bytes = step_bytes, x->arena_bytes = bytes;
+    return BK_OK;
 }
 
 void *bk_exec_value(bk_exec *x, const bk_plan *p, bk_vid v)

@@ -22,6 +22,11 @@ typedef struct {
 bk_status bk_exec_open(bk_exec **out, int64_t run_bytes, int64_t step_bytes, bk_err *e);
 void bk_exec_close(bk_exec *x); /* NULL is fine */
 
+/* Forgets all plans that have run, which may then be freed, and makes the step part of the arena at least
+ * step_bytes long. Values of scope run keep their bits; their addresses change. BK_E_MEM leaves the arena as
+ * it was. */
+bk_status bk_exec_renew(bk_exec *x, int64_t step_bytes, bk_err *e);
+
 /* Address of a value of scope run (parameters, moments). Borrowed. */
 void *bk_exec_value(bk_exec *x, const bk_plan *p, bk_vid v);
 

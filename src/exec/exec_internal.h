@@ -34,7 +34,7 @@ typedef struct {
 
 struct bk_exec {
     unsigned char *arena;
-    int64_t run_bytes, step_bytes;
+    int64_t run_bytes, step_bytes, arena_bytes;
     bk_ready *ready;
     _Atomic int64_t high_water;
     _Atomic int64_t madds;

@@ -29,12 +29,11 @@ static void place_experts(bk_layout *l, const bk_config *c, int64_t capacity)
     if (c->num_experts == 0) return;
     const int64_t rows =
         l->seq * l->micro_batch * c->moe_router_topk; /* fits, as all below: config_rules_moe.c */
+    const int64_t kept = capacity * c->num_experts;
+    const bool kept_alone = capacity > 0 && (kept < rows || c->moe_pad_expert_input_to_capacity);
     l->n_local_experts = c->num_experts;
     l->expert_capacity = capacity;
-    l->routed_rows = rows;
-    if (capacity == 0) return;
-    const int64_t kept = capacity * c->num_experts;
-    if (kept < rows || c->moe_pad_expert_input_to_capacity) l->routed_rows = kept;
+    l->routed_rows = l->most_rows = kept_alone ? kept : rows;
 }
 
 bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e)

@@ -26,7 +26,8 @@ typedef struct {
     /* Of a MoE layer on one rank; all 0 without experts. */
     int64_t first_expert, n_local_experts; /* the experts that this rank holds */
     int64_t expert_capacity;               /* rows that an expert keeps of a micro-batch; 0: all that come */
-    int64_t routed_rows;                   /* room for rows of tokens at these experts */
+    int64_t most_rows;                     /* of tokens that can come to these experts in a micro-batch */
+    int64_t routed_rows;                   /* of which there is room for so many */
 } bk_layout;
 
 /* Lays out a resolved configuration over `n_ranks` started ranks. Only one rank is supported. BK_E_INPUT

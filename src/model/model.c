@@ -21,8 +21,19 @@ static bk_vid decoder_layer(bk_builder *b, const bk_layer_spec *spec, int64_t la
 /* All ids of an io at BK_NONE. */
 static void clear_io(bk_model_io *io)
 {
-    *io = (bk_model_io){BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE, BK_NONE,
-                        BK_NONE, BK_NONE, BK_NONE, NULL,    0,       NULL,    0,       NULL,    0};
+    *io = (bk_model_io){.tokens = BK_NONE,
+                        .labels = BK_NONE,
+                        .loss_mask = BK_NONE,
+                        .samples = BK_NONE,
+                        .loss_seed = BK_NONE,
+                        .position = BK_NONE,
+                        .loss = BK_NONE,
+                        .token_loss = BK_NONE,
+                        .logits = BK_NONE,
+                        .hidden = BK_NONE,
+                        .loss_sum = BK_NONE,
+                        .n_tokens = BK_NONE,
+                        .excess = BK_NONE};
 }
 
 /* The layers of multi-token prediction are like the last of the decoder. */

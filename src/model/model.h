@@ -75,6 +75,8 @@ typedef struct {
     int n_losses;
     bk_model_bias *biases; /* [n_biases] in training */
     int n_biases;
+    bk_vid excess; /* state [1] i64 "metric.routed_excess": rows of tokens that found no room, of the layer
+                      and micro-batch of the step with most of them; BK_NONE where there is room for all */
     const bk_vid *layer_out; /* [n_layers] outputs of the layers: [S, B, n, C], without mHC [S, B, C]; owned
                                 by the graph's arena */
     int64_t n_layers;

@@ -18,6 +18,15 @@ typedef struct {
     bk_vid segments;    /* [experts + 1] */
 } routed;
 
+/* What finds no room makes the step void, if there can be such. */
+static void note_excess(bk_builder *b, bk_vid excess)
+{
+    if (b->l->routed_rows == b->l->most_rows) return;
+    bk_vid most = bk_build_state(b, BK_METRIC, "routed_excess", BK_STEP, BK_I64, 1);
+    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc_max, BK_IN(excess), .upd = &most, .n_upd = 1});
+    b->io->excess = most;
+}
+
 static routed permute(bk_builder *b, bk_vid x, bk_routing r)
 {
     const bk_layout *l = b->l;
@@ -33,6 +42,7 @@ static routed permute(bk_builder *b, bk_vid x, bk_routing r)
                                        {l->expert_capacity},
                                        {pad},
                                        {by_position}}});
+    note_excess(b, at[3]);
     routed y = {.pair_of_row = at[0], .row_of_pair = at[1], .segments = at[2]};
     y.rows =
         bk_build_op1(b, &(bk_op_spec){BK_OP_permute, BK_IN(x, at[0], at[1], at[2]), .name = "moe.permuted"});

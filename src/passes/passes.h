@@ -36,7 +36,8 @@ typedef struct {
 } bk_step_bias;
 
 typedef struct {
-    double clip_grad; /* 0: no clipping */
+    double clip_grad;     /* 0: no clipping */
+    const bk_vid *excess; /* i64 [1] of the step: above 0, the step is void; NULL: none */
     double beta1, beta2, eps, weight_decay;
     const bk_step_bias *biases; /* [n_biases] */
     int n_biases;

@@ -60,11 +60,14 @@ bk_status bk_pass_step(bk_graph *g, const bk_step_options *o, bk_err *e)
     BK_TRY(complete_gradients(g, e));
     BK_TRY(add_norm(&norm, g, e));
     BK_TRY(bk_op_add(NULL, g, &(bk_op_spec){.kind = BK_OP_fetch, .in = &norm, .n_in = 1}, e));
-    BK_TRY(bk_op_add(
-        scale, g,
-        &(bk_op_spec){
-            .kind = BK_OP_clip_scale, .in = &norm, .n_in = 1, .name = "clip", .attr = {{.f = o->clip_grad}}},
-        e));
+    const bk_vid decides[] = {norm, o->excess ? *o->excess : BK_NONE};
+    BK_TRY(bk_op_add(scale, g,
+                     &(bk_op_spec){.kind = BK_OP_clip_scale,
+                                   .in = decides,
+                                   .n_in = o->excess ? 2 : 1,
+                                   .name = "clip",
+                                   .attr = {{.f = o->clip_grad}}},
+                     e));
     for (int k = 0; k < o->n_biases; k++) {
         const bk_vid in[] = {o->biases[k].counts, scale[1]};
         bk_vid bias = o->biases[k].bias;

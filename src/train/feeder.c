@@ -67,6 +67,8 @@ static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *
         bk_elements_load(&f->n_tokens, v->dtype, src, 1);
     else if (strcmp(v->name, "grad_norm") == 0)
         bk_elements_load(&f->grad_norm, v->dtype, src, 1);
+    else if (strcmp(v->name, BK_METRIC "routed_excess") == 0)
+        f->routed_excess = *(const int64_t *)src;
     else if (strncmp(v->name, BK_METRIC, strlen(BK_METRIC)) == 0)
         return fetch_metric(f, v, src, e);
     else

@@ -111,6 +111,16 @@ bk_status bk_jsonl_evaluation(bk_jsonl *j, const bk_evaluation_values *v, bk_err
     return end(j, e);
 }
 
+bk_status bk_jsonl_room(bk_jsonl *j, const bk_room_values *v, bk_err *e)
+{
+    begin(j, "room");
+    put_count(j, "iteration", v->iteration);
+    put_count(j, "rows", v->n_rows);
+    put_count(j, "room_before", v->room_before);
+    put_count(j, "room", v->room);
+    return end(j, e);
+}
+
 bk_status bk_jsonl_close(bk_jsonl *j, bk_err *e)
 {
     bk_str_free(&j->line);

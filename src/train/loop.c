@@ -38,13 +38,33 @@ static bool line_is_due(const bk_config *c, int64_t iteration)
     return iteration == 1 || iteration == c->train_iters || iteration % c->log_interval == 0;
 }
 
-static bk_status train_step(bk_step_report *out, bk_run *r, int64_t iteration, bk_err *e)
+/* Where tokens find no room at their experts nothing of the run changes, and the same is done again with more
+ * room for them. */
+static bk_status run_program(bk_run *r, int program, int64_t iteration, const bk_train_log *log, bk_err *e)
+{
+    bk_feed *f = &r->feed;
+    const bk_host host = bk_feed_host(f);
+    for (;;) {
+        f->routed_excess = 0;
+        bk_status st = bk_exec_run(r->session.exec, r->session.program[program].p, &host, e);
+        if (st != BK_OK || f->routed_excess == 0) return st;
+        bk_room_values v = {.iteration = iteration,
+                            .n_rows = r->layout.routed_rows + f->routed_excess,
+                            .room_before = r->layout.routed_rows};
+        st = bk_run_make_room(r, f->routed_excess, e);
+        v.room = r->layout.routed_rows;
+        if (st == BK_OK && log->made_room) st = log->made_room(log->ctx, &v, e);
+        if (st != BK_OK) return bk_err_prefix(e, "step %lld: ", (long long)iteration);
+    }
+}
+
+static bk_status train_step(bk_step_report *out, bk_run *r, int64_t iteration, const bk_train_log *log,
+                            bk_err *e)
 {
     const double start = bk_now();
     bk_feed *f = &r->feed;
     aim(r, iteration);
-    const bk_host host = bk_feed_host(f);
-    const bk_status st = bk_exec_run(r->session.exec, r->session.program[BK_RUN_TRAIN].p, &host, e);
+    const bk_status st = run_program(r, BK_RUN_TRAIN, iteration, log, e);
     if (st != BK_OK) return st;
     const double loss = f->loss_sum / fmax(f->n_tokens, 1);
     const bool finite = isfinite(loss) && isfinite(f->grad_norm);
@@ -81,8 +101,7 @@ static bk_status evaluate(bk_run *r, const bk_train_log *log, bk_err *e)
     f->source = r->data.valid, f->n_micro = 1;
     for (int64_t k = 0; k < r->c->eval_iters; k++) {
         f->first_sample = k * f->micro_batch;
-        const bk_host host = bk_feed_host(f);
-        const bk_status st = bk_exec_run(r->session.exec, r->session.program[BK_RUN_EVALUATE].p, &host, e);
+        const bk_status st = run_program(r, BK_RUN_EVALUATE, r->state.iteration, log, e);
         if (st != BK_OK) return st;
         sum += f->loss_sum, n += f->n_tokens;
     }
@@ -123,7 +142,7 @@ bk_status bk_train(bk_end_report *out, bk_run *r, const bk_train_log *log, bk_er
     bk_status st = BK_OK;
     for (bool end = r->state.iteration >= c->train_iters; !end;) {
         bk_step_report report;
-        BK_TRY(train_step(&report, r, r->state.iteration + 1, e));
+        BK_TRY(train_step(&report, r, r->state.iteration + 1, log, e));
         const int64_t i = r->state.iteration;
         if (log->step) BK_TRY(log->step(log->ctx, &report, e));
         end = ends(&why, r, log, start);

@@ -2,6 +2,7 @@
 #ifndef BK_TRAIN_LOOP_H
 #define BK_TRAIN_LOOP_H
 
+#include "train/metric_values.h"
 #include "train/run.h"
 
 /* What one step did. */
@@ -36,6 +37,8 @@ typedef struct {
     bk_status (*step)(void *ctx, const bk_step_report *r, bk_err *e);
     bk_status (*evaluated)(void *ctx, int64_t iteration, double loss, double seconds, bk_err *e);
     bk_status (*saved)(void *ctx, int64_t iteration, double seconds, bk_err *e);
+    /* A step or an evaluation was void and is done again. */
+    bk_status (*made_room)(void *ctx, const bk_room_values *v, bk_err *e);
     bool (*stop)(
         void *ctx); /* asked after each step: true ends the run as if it were at its end, with a checkpoint */
 } bk_train_log;

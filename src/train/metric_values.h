@@ -35,6 +35,14 @@ typedef struct {
     double loss;       /* mean over the tokens of the validation batches */
 } bk_evaluation_values;
 
+/* Of a step (or an evaluation after it) that was void because rows of tokens found no room at their experts,
+ * and is done again with more. */
+typedef struct {
+    int64_t iteration;
+    int64_t n_rows; /* that came to the experts of a layer in a micro-batch */
+    int64_t room_before, room;
+} bk_room_values;
+
 /* exp(min(20, loss)): an untrained model's stays in the plot. */
 double bk_perplexity(double loss);
 

@@ -42,6 +42,11 @@ bk_status bk_metrics_evaluation(bk_metrics *m, const bk_evaluation_values *v, bk
     return st == BK_OK ? st2 : st;
 }
 
+bk_status bk_metrics_room(bk_metrics *m, const bk_room_values *v, bk_err *e)
+{
+    return m->jsonl.file.path ? bk_jsonl_room(&m->jsonl, v, e) : BK_OK;
+}
+
 bk_status bk_metrics_close(bk_metrics *m, bk_err *e)
 {
     const bk_status st = bk_jsonl_close(&m->jsonl, e);

@@ -26,6 +26,7 @@ bk_status bk_metrics_open(bk_metrics *m, const bk_config *c, int64_t first_itera
 /* The first failure is returned, the other file written none the less. */
 bk_status bk_metrics_step(bk_metrics *m, const bk_step_values *v, bk_err *e);
 bk_status bk_metrics_evaluation(bk_metrics *m, const bk_evaluation_values *v, bk_err *e);
+bk_status bk_metrics_room(bk_metrics *m, const bk_room_values *v, bk_err *e); /* JSON lines alone */
 
 /* Closes in any case; a closed one is fine. */
 bk_status bk_metrics_close(bk_metrics *m, bk_err *e);

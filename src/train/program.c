@@ -73,6 +73,7 @@ bk_status bk_program_graph(bk_program *out, const bk_config *c, const bk_layout 
     }
     for (int k = 0; k < io.n_biases; k++) biases[k] = (bk_step_bias){io.biases[k].bias, io.biases[k].counts};
     const bk_step_options step = {.clip_grad = c->clip_grad,
+                                  .excess = io.excess != BK_NONE ? &io.excess : NULL,
                                   .beta1 = c->adam_beta1,
                                   .beta2 = c->adam_beta2,
                                   .eps = c->adam_eps,

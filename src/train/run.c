@@ -4,12 +4,18 @@
 
 #include "base/size.h"
 
+static bk_status make_program(bk_program *out, const bk_config *c, const bk_layout *l, bk_model_mode mode,
+                              const bk_dump *dump, bk_err *e)
+{
+    const bk_program_options o = {.mode = mode, .real = BK_F32, .optimizer = true, .dump = dump};
+    return bk_program_graph(out, c, l, &o, e);
+}
+
 static bk_status add_program(bk_session *s, const bk_config *c, const bk_layout *l, bk_model_mode mode,
                              int64_t n_micro, const bk_dump *dump, bk_err *e)
 {
     bk_program prog;
-    const bk_program_options o = {.mode = mode, .real = BK_F32, .optimizer = true, .dump = dump};
-    const bk_status st = bk_program_graph(&prog, c, l, &o, e);
+    const bk_status st = make_program(&prog, c, l, mode, dump, e);
     if (st == BK_OK) bk_session_add(s, &prog, n_micro);
     return st;
 }
@@ -60,15 +66,47 @@ done:
 
 bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e)
 {
+    bk_layout l;
     *r = (bk_run){.c = c};
+    const bk_status st = bk_layout_resolve(&l, c, 1, e);
+    return st == BK_OK ? bk_run_open_layout(r, c, &l, e) : st;
+}
+
+bk_status bk_run_open_layout(bk_run *r, const bk_config *c, const bk_layout *l, bk_err *e)
+{
+    *r = (bk_run){.c = c, .layout = *l};
     bk_status st = BK_OK;
-    BK_TRY(bk_layout_resolve(&r->layout, c, 1, e));
     BK_TRY(bk_run_data_open(&r->data, c, &r->layout, e));
     BK_TRY(open_session(r, e));
     bk_session_init_params(&r->session, (uint64_t)c->seed);
     if (c->load[0]) BK_TRY(load(r, e));
     if (c->save[0]) BK_TRY(bk_checkpoint_dir_open(&r->save, c->save, r->state.iteration, c, e));
 done:
+    return st;
+}
+
+static bk_status replace_program(bk_run *r, int k, bk_model_mode mode, const bk_layout *l, bk_err *e)
+{
+    bk_program prog;
+    const bk_status st = make_program(&prog, r->c, l, mode, NULL, e);
+    return st == BK_OK ? bk_session_replace(&r->session, k, &prog, r->c->memory_limit, e) : st;
+}
+
+bk_status bk_run_make_room(bk_run *r, int64_t excess, bk_err *e)
+{
+    bk_layout l = r->layout;
+    const int64_t need = l.routed_rows + excess; /* both are at most 2^31 */
+    const int64_t rows = need + need / 4;        /* the next steps are likely to need more */
+    l.routed_rows = rows < l.most_rows ? rows : l.most_rows;
+    bk_status st = replace_program(r, BK_RUN_TRAIN, BK_MODEL_TRAIN, &l, e);
+    if (st == BK_OK && r->data.valid.ctx) st = replace_program(r, BK_RUN_EVALUATE, BK_MODEL_EVALUATE, &l, e);
+    if (st == BK_OK)
+        r->layout = l;
+    else
+        bk_err_prefix(e,
+                      "%lld rows of tokens came to the experts of a layer where there is room for %lld "
+                      "(moe_capacity_headroom), and there cannot be more: ",
+                      (long long)need, (long long)r->layout.routed_rows);
     return st;
 }
 

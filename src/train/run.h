@@ -32,6 +32,14 @@ bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config 
 /* Opens everything: data, plans, memory, parameters (drawn, or those of `load` and its position), the folder
  * of `save`. Must stay where it is. The caller closes in any case. */
 bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e);
+
+/* The same with a layout of the caller's. */
+bk_status bk_run_open_layout(bk_run *r, const bk_config *c, const bk_layout *l, bk_err *e);
+
+/* More room for rows of routed tokens, after a step in which `excess` of them found none: the programs that
+ * train and evaluate are planned anew, parameters and everything else that lives as long as the run keep
+ * their bits. BK_E_MEM, with the rows, where that does not fit. */
+bk_status bk_run_make_room(bk_run *r, int64_t excess, bk_err *e);
 void bk_run_close(bk_run *r); /* {0} is fine */
 
 #endif

@@ -17,6 +17,7 @@ void bk_session_add(bk_session *s, bk_program *prog, int64_t n_micro)
 bk_status bk_session_plan(bk_session *s, const bk_target *target, bk_err *e)
 {
     bk_status st = BK_OK;
+    s->target = *target;
     for (int k = 0; k < s->n_programs && st == BK_OK; k++)
         st = bk_run_layout_add(&s->run, s->program[k].g, e);
     for (int k = 0; k < s->n_programs && st == BK_OK; k++)
@@ -40,7 +41,10 @@ int64_t bk_session_bytes(const bk_session *s)
 
 bk_status bk_session_fits(const bk_session *s, int64_t limit, bk_err *e)
 {
-    const int64_t need = bk_session_bytes(s), have = limit == BK_UNSET_COUNT ? bk_available_memory() : limit;
+    int64_t have = limit;
+    /* What an open session holds it need not find. */
+    if (limit == BK_UNSET_COUNT && !bk_add64(&have, bk_available_memory(), s->opened_bytes)) have = INT64_MAX;
+    const int64_t need = bk_session_bytes(s);
     char a[BK_HUMAN_LEN], b[BK_HUMAN_LEN];
     if (need <= have) return BK_OK;
     return bk_err_set(e, BK_E_MEM,
@@ -52,8 +56,32 @@ bk_status bk_session_fits(const bk_session *s, int64_t limit, bk_err *e)
 
 bk_status bk_session_open(bk_session *s, int64_t limit, bk_err *e)
 {
-    const bk_status st = bk_session_fits(s, limit, e);
-    return st == BK_OK ? bk_exec_open(&s->exec, s->run.bytes, step_bytes(s), e) : st;
+    bk_status st = bk_session_fits(s, limit, e);
+    if (st == BK_OK) st = bk_exec_open(&s->exec, s->run.bytes, step_bytes(s), e);
+    if (st == BK_OK) s->opened_bytes = bk_session_bytes(s);
+    return st;
+}
+
+bk_status bk_session_replace(bk_session *s, int k, bk_program *prog, int64_t limit, bk_err *e)
+{
+    const int64_t run_bytes = s->run.bytes;
+    bk_program other = *prog;
+    bk_status st = BK_OK;
+    *prog = (bk_program){0};
+    BK_TRY(bk_run_layout_add(&s->run, other.g, e));
+    assert(s->run.bytes == run_bytes);
+    BK_TRY(bk_program_plan(&other, &s->run, &s->target, s->n_micro[k], e));
+    const bk_program before = s->program[k];
+    s->program[k] = other, other = before;
+    st = bk_session_fits(s, limit, e);
+    if (st == BK_OK) st = bk_exec_renew(s->exec, step_bytes(s), e);
+    if (st == BK_OK)
+        s->opened_bytes = bk_session_bytes(s);
+    else
+        other = s->program[k], s->program[k] = before;
+done:
+    bk_program_free(&other);
+    return st;
 }
 
 void bk_session_init_params(bk_session *s, uint64_t seed)

@@ -328,6 +328,62 @@ static void test_rules_run__norm_and_clip(void **state)
     bench_close(&b);
 }
 
+/* A step in which tokens found no room is not taken, whatever its norm. */
+static void test_rules_run__clip_with_an_excess(void **state)
+{
+    (void)state;
+    bench b = bench_open(BK_F32);
+    const bk_vid norm = INPUT(&b, "norm", BK_F64, 1), excess = INPUT(&b, "excess", BK_I64, 1);
+    bk_vid s[2];
+    OP(&b, s, .kind = BK_OP_clip_scale, IN(norm, excess), .n_out = 2, .attr = {{.f = 3.5}});
+    const double norms[] = {7, 7, 7, NAN};
+    const int64_t rows[] = {0, 1, INT64_C(1) << 40, 0};
+    for (int k = 0; k < 4; k++) {
+        bench_put(&b, norm, 0, norms[k]);
+        *(int64_t *)bench_data(&b, excess) = rows[k];
+        run_last(&b, 0);
+        assert_int_equal(*(int32_t *)bench_data(&b, s[1]), k == 0);
+    }
+    bench_close(&b);
+}
+
+static void acc_max_of_reals(bk_dtype real)
+{
+    bench b = bench_open(real);
+    const bk_vid x = ACT(&b, "x", 5), most = GRADIENT(&b, "most", 5);
+    const double now[] = {1, -2, NAN, 4, -0.5}, before[] = {0.5, -1, 3, NAN, -3};
+    const double want[] = {1, -1, NAN, NAN, -0.5};
+    OP(&b, NULL, .kind = BK_OP_acc_max, IN(x), UPD(most));
+    for (int i = 0; i < 5; i++) bench_put(&b, x, i, now[i]), bench_put(&b, most, i, before[i]);
+    run_last(&b, 0);
+    for (int i = 0; i < 5; i++) {
+        const double y = bench_get(&b, most, i);
+        assert_true(isnan(want[i]) ? isnan(y) : y == want[i]);
+    }
+    for (int i = 0; i < 5; i++) bench_put(&b, most, i, NAN); /* never written */
+    run_last(&b, 1);
+    assert_memory_equal(bench_data(&b, most), bench_data(&b, x), (size_t)(5 * bk_dtype_bytes(real)));
+    bench_close(&b);
+}
+
+static void test_rules_run__largest_of_micro_batches(void **state)
+{
+    (void)state;
+    acc_max_of_reals(BK_F32);
+    acc_max_of_reals(BK_F64);
+    bench b = bench_open(BK_F32);
+    const bk_vid x = INPUT(&b, "x", BK_I64, 3), most = bench_value(&b, "most", BK_GRADIENT, BK_I64, DIMS(3));
+    int64_t *now = bench_data(&b, x), *kept = bench_data(&b, most);
+    const int64_t values[] = {INT64_MIN, 7, INT64_MAX}, before[] = {INT64_MIN + 1, -7, 9};
+    OP(&b, NULL, .kind = BK_OP_acc_max, IN(x), UPD(most));
+    memcpy(now, values, sizeof values), memcpy(kept, before, sizeof before);
+    run_last(&b, 0);
+    assert_true(kept[0] == INT64_MIN + 1 && kept[1] == 7 && kept[2] == INT64_MAX);
+    run_last(&b, 1);
+    assert_memory_equal(kept, values, sizeof values);
+    bench_close(&b);
+}
+
 static void test_rules_run__adamw_first_step_and_none(void **state)
 {
     (void)state;
@@ -370,6 +426,8 @@ int main(void)
         cmocka_unit_test(test_rules_run__fill_each_dtype),
         cmocka_unit_test(test_rules_run__feed_and_fetch_speak_to_the_host),
         cmocka_unit_test(test_rules_run__norm_and_clip),
+        cmocka_unit_test(test_rules_run__clip_with_an_excess),
+        cmocka_unit_test(test_rules_run__largest_of_micro_batches),
         cmocka_unit_test(test_rules_run__adamw_first_step_and_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

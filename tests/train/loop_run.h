@@ -31,9 +31,11 @@ struct loop_run {
     void (*after_step)(loop_run *t); /* sees run.state and the parameters */
     void *ctx;                       /* of after_step */
     int64_t bad_sample;              /* its loss mask is NaN; LOOP_NONE */
+    const bk_layout *layout;         /* NULL: the run's own */
     int64_t shift_from, shift_by;    /* samples from the first on are those so many later */
     /* What the run reported. */
-    int64_t n_steps, n_evaluations, n_saved, n_samples;
+    int64_t n_steps, n_evaluations, n_saved, n_samples, n_rooms;
+    bk_room_values room[LOOP_MAX_EVALUATIONS];
     bk_step_report step[LOOP_MAX_STEPS];
     int64_t evaluated_at[LOOP_MAX_EVALUATIONS], saved_at[LOOP_MAX_STEPS];
     double valid_loss[LOOP_MAX_EVALUATIONS];
@@ -72,6 +74,15 @@ static inline bk_status loop_on_saved(void *ctx, int64_t iteration, double secon
     return BK_OK;
 }
 
+static inline bk_status loop_on_made_room(void *ctx, const bk_room_values *v, bk_err *e)
+{
+    (void)e;
+    loop_run *t = ctx;
+    assert_true(t->n_rooms < LOOP_MAX_EVALUATIONS);
+    t->room[t->n_rooms++] = *v;
+    return BK_OK;
+}
+
 static inline bool loop_stop(void *ctx)
 {
     const loop_run *t = ctx;
@@ -104,13 +115,19 @@ static inline void loop_config(loop_run *t, const char *more)
         more += strcspn(more, "\n") + 1;
     }
     ok(bk_config_resolve(&t->c, &e), &e);
-    t->log = (bk_train_log){t, loop_on_step, loop_on_evaluated, loop_on_saved, loop_stop};
+    t->log = (bk_train_log){.ctx = t,
+                            .step = loop_on_step,
+                            .evaluated = loop_on_evaluated,
+                            .saved = loop_on_saved,
+                            .made_room = loop_on_made_room,
+                            .stop = loop_stop};
 }
 
 /* Opens; the caller closes in any case. */
 static inline bk_status loop_open(loop_run *t, bk_err *e)
 {
-    const bk_status st = bk_run_open(&t->run, &t->c, e);
+    const bk_status st =
+        t->layout ? bk_run_open_layout(&t->run, &t->c, t->layout, e) : bk_run_open(&t->run, &t->c, e);
     if (st != BK_OK) return st;
     t->inner = t->run.data.train;
     t->self = t;

@@ -106,6 +106,27 @@ static void test_jsonl__one_object_a_line(void **state)
     ok(bk_jsonl_close(&j, &e), &e);
 }
 
+static void test_jsonl__a_step_done_again(void **state)
+{
+    (void)state;
+    bk_jsonl j;
+    bk_err e;
+    lines l;
+    const bk_room_values v = {
+        .iteration = 4, .n_rows = INT64_C(9007199254740993), .room_before = 24, .room = 32};
+    ok(bk_jsonl_open(&j, "out.jsonl", &e), &e);
+    ok(bk_jsonl_room(&j, &v, &e), &e);
+    ok(bk_jsonl_close(&j, &e), &e);
+    read_lines(&l);
+    assert_int_equal(l.n, 1);
+    expect_text(l.line[0], "kind", "room");
+    expect_real(l.line[0], "iteration", 4);
+    assert_non_null(strstr(l.text, "\"rows\":9007199254740993,"));
+    expect_real(l.line[0], "room_before", 24);
+    expect_real(l.line[0], "room", 32);
+    free_lines(&l);
+}
+
 static void test_jsonl__no_number_is_null(void **state)
 {
     (void)state;
@@ -224,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_object_a_line),
+        TEST(a_step_done_again),
         TEST(no_number_is_null),
         TEST(perplexity_is_bounded),
         TEST(appends),

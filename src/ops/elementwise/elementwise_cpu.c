@@ -48,6 +48,14 @@ void BK_R(bk_acc)(real *out, const real *x, int64_t n, int beta)
         FOR_ELEMENTS(out[i] += x[i])
 }
 
+void BK_R(bk_acc_max)(real *out, const real *x, int64_t n, int beta)
+{
+    if (!beta)
+        BK_R(bk_copy)(out, x, n);
+    else
+        FOR_ELEMENTS(out[i] = x[i] <= out[i] || out[i] != out[i] ? out[i] : x[i])
+}
+
 void BK_R(bk_scale)(real *y, const real *x, int64_t n, double factor, int beta)
 {
     const real k = (real)factor;

@@ -19,6 +19,9 @@ void BK_R(bk_add_n)(real *out, const real *const *x, int64_t k, int64_t n);
 /* out = x (beta 0) or out += x (beta 1). */
 void BK_R(bk_acc)(real *out, const real *x, int64_t n, int beta);
 
+/* out = x (beta 0), or the larger of both (beta 1); a NaN is larger than any number. */
+void BK_R(bk_acc_max)(real *out, const real *x, int64_t n, int beta);
+
 /* y = x * factor, or y += x * factor with beta 1. y may be x. */
 void BK_R(bk_scale)(real *y, const real *x, int64_t n, double factor, int beta);
 
