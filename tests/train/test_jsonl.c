@@ -244,14 +244,10 @@ static void test_jsonl__device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_object_a_line),
-        TEST(a_step_done_again),
-        TEST(no_number_is_null),
-        TEST(perplexity_is_bounded),
-        TEST(appends),
-        TEST(full_disk),
-        TEST(vanished_folder),
-        TEST(device),
+        TEST(one_object_a_line), TEST(a_step_done_again),
+        TEST(no_number_is_null), TEST(perplexity_is_bounded),
+        TEST(appends),           TEST(full_disk),
+        TEST(vanished_folder),   TEST(device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
