@@ -29,6 +29,11 @@ void bk_build_loss(bk_builder *b, bk_vid value, double coeff)
     b->io->losses[b->io->n_losses++] = (bk_model_loss){value, BK_NONE, coeff};
 }
 
+void bk_build_choice(bk_builder *b, bk_vid choice)
+{
+    if (b->train && b->st == BK_OK) b->io->choices[b->io->n_choices++] = choice;
+}
+
 /* The seed of a loss with this coefficient: one value for all of them. */
 static bk_vid seed_of(bk_builder *b, int n_done, double coeff)
 {

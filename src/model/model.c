@@ -68,8 +68,11 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
     const bk_layer_spec *spec = NULL;
     bk_vid *layer_out = bk_arena_alloc(&g->arena, c->num_layers, sizeof *layer_out);
     io.losses = bk_arena_alloc(&g->arena, BK_MAX_LOSSES, sizeof *io.losses);
-    io.biases = bk_arena_alloc(&g->arena, c->num_layers + c->mtp_num_layers, sizeof *io.biases);
-    if (!layer_out || !io.losses || !io.biases) return bk_err_set(e, BK_E_MEM, "model: out of memory");
+    const int64_t n_all = c->num_layers + c->mtp_num_layers;
+    io.biases = bk_arena_alloc(&g->arena, n_all, sizeof *io.biases);
+    io.choices = bk_arena_alloc(&g->arena, n_all * BK_LAYER_CHOICES, sizeof *io.choices);
+    if (!layer_out || !io.losses || !io.biases || !io.choices)
+        return bk_err_set(e, BK_E_MEM, "model: out of memory");
     b.st = bk_layer_specs(&spec, &g->arena, c, e);
     b.n_moe_layers = b.st == BK_OK ? count_moe_layers(c, spec) : 0;
 
@@ -120,11 +123,23 @@ static bk_vid find_probe(const bk_model_io *io, const char *name)
     return layer >= 0 && layer < io->n_layers ? io->layer_out[layer] : BK_NONE;
 }
 
+static bk_status probe_choices(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e)
+{
+    bk_status st = BK_OK;
+    *out = BK_NONE;
+    for (int64_t k = 0; k < io->n_choices && st == BK_OK; k++) {
+        *out = io->choices[k];
+        st = bk_op_add(NULL, g, &(bk_op_spec){BK_OP_fetch, BK_IN(*out), .name = BK_PROBE_CHOICES}, e);
+    }
+    return st;
+}
+
 bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e)
 {
     g->tag = (bk_tag){
         .module = BK_MODULE_DECODER, .node = BK_NODE_POST_PROCESS, .pass = BK_PASS_FORWARD, .layer = BK_NONE};
     bk_vid v = find_probe(io, name);
+    if (strcmp(name, BK_PROBE_CHOICES) == 0) return probe_choices(out, g, io, e);
     if (strcmp(name, BK_PROBE_OBJECTIVE) == 0) {
         const bk_status st = bk_build_objective(&v, g, io, e);
         if (st != BK_OK) return st;
@@ -132,7 +147,8 @@ bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const 
     if (v == BK_NONE)
         return bk_err_set(e, BK_E_INPUT,
                           "probe \"%s\" is not known; there are act.layer0 to act.layer%" PRId64
-                          ", out.loss, out.token_loss, " BK_PROBE_OBJECTIVE ", logits, hidden",
+                          ", out.loss, out.token_loss, " BK_PROBE_OBJECTIVE ", " BK_PROBE_CHOICES
+                          ", logits, hidden",
                           name, io->n_layers - 1);
     const bk_status st = bk_op_add(NULL, g, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = name}, e);
     if (st == BK_OK) *out = v;

@@ -75,8 +75,11 @@ typedef struct {
     int n_losses;
     bk_model_bias *biases; /* [n_biases] in training */
     int n_biases;
-    bk_vid excess; /* state [1] i64 "metric.routed_excess": rows of tokens that found no room, of the layer
-                      and micro-batch of the step with most of them; BK_NONE where there is room for all */
+    bk_vid excess;   /* state [1] i64 "metric.routed_excess": rows of tokens that found no room, of the layer
+                        and micro-batch of the step with most of them; BK_NONE where there is room for all */
+    bk_vid *choices; /* [n_choices] in training: chosen experts, rows of tokens, counts; whole numbers that
+                        jump where a parameter passes a tie, and through which no gradient flows */
+    int64_t n_choices;
     const bk_vid *layer_out; /* [n_layers] outputs of the layers: [S, B, n, C], without mHC [S, B, C]; owned
                                 by the graph's arena */
     int64_t n_layers;
@@ -89,10 +92,12 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
                          bk_model_mode mode, bk_err *e);
 
 #define BK_PROBE_OBJECTIVE "objective"
+#define BK_PROBE_CHOICES   "choices"
 
 /* Appends an op that hands a value to the host in each micro-batch, and gives its id. Names: "act.layerI" (0
  * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden", and in training BK_PROBE_OBJECTIVE, the
- * scalar whose gradient it follows: every loss times its coefficient. BK_E_INPUT for another. */
+ * scalar whose gradient it follows: every loss times its coefficient. BK_PROBE_CHOICES appends an op for each
+ * of io.choices and gives the last (BK_NONE if there are none). BK_E_INPUT for another. */
 bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e);
 
 /* Sites of dropout: what tells the draws of one layer apart (ops.def, base/philox.h). */

@@ -32,6 +32,7 @@ static bk_vid counts_of(bk_builder *b, bk_balance_kind kind, bk_vid logits)
                                       .attr = {{b->c->moe_router_topk},
                                                {b->c->moe_router_score_function},
                                                {kind == BK_BALANCE_SEQUENCE}}});
+    bk_build_choice(b, counts);
     if (kind != BK_BALANCE_GLOBAL) return counts;
     bk_vid sum =
         bk_build_state(b, b->values, "router.global_counts", BK_STEP, b->g->real, b->c->num_experts + 1);
@@ -98,6 +99,7 @@ bk_routing bk_build_router(bk_builder *b, bk_vid x)
     if (b->train) {
         balance(b, logits);
         count_choices(b, bias, out[1]);
+        bk_build_choice(b, out[1]);
     }
     return (bk_routing){out[0], out[1]};
 }

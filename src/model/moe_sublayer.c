@@ -43,6 +43,7 @@ static routed permute(bk_builder *b, bk_vid x, bk_routing r)
                                        {pad},
                                        {by_position}}});
     note_excess(b, at[3]);
+    bk_build_choice(b, at[1]);
     routed y = {.pair_of_row = at[0], .row_of_pair = at[1], .segments = at[2]};
     y.rows =
         bk_build_op1(b, &(bk_op_spec){BK_OP_permute, BK_IN(x, at[0], at[1], at[2]), .name = "moe.permuted"});

@@ -37,6 +37,10 @@ typedef struct {
 } bk_routing;
 bk_routing bk_build_router(bk_builder *b, bk_vid x);
 
+/* losses.c: notes what a layer chose, in training; at most BK_LAYER_CHOICES of each layer. */
+enum { BK_LAYER_CHOICES = 5 }; /* experts, their rows, counts of three losses */
+void bk_build_choice(bk_builder *b, bk_vid choice);
+
 /* Where a residual path branches off: kept from open to close. */
 typedef struct {
     bk_vid x;             /* the streams */

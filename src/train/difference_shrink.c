@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/moe_options.h"
 #include "config/option.h"
 #include "train/difference.h"
 
@@ -16,6 +17,12 @@ enum {
     BATCH = 2,
     MICRO = 2,
     VOCAB = 11,
+    EXPERTS = 5,
+    CHOSEN = 2,
+    EXPERT_GROUPS = 3,
+    EXPERTS_OF_GROUP = 2,
+    EXPERT_FFN = 7,
+    SHARED_FFN = 6,
     EXTRA = 2
 };
 
@@ -34,6 +41,65 @@ static int64_t head_width(const bk_config *c)
         if (rotated >= HEAD && rotated % 2 == 0) break;
     }
     return width;
+}
+
+static bk_status set(bk_config *c, const char *name, const char *value, bk_err *e)
+{
+    return bk_config_set(c, name, value, "shrunken copy", e);
+}
+
+static bk_status set_count(bk_config *c, const char *name, int64_t value, bk_err *e)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return set(c, name, text, e);
+}
+
+/* The last of two layers stays what the last one is, for those of multi-token prediction are like it; the
+ * first is of the other kind where the model has both. */
+static bk_status shrink_layer_kinds(bk_config *c, bk_err *e)
+{
+    bk_arena arena = {0};
+    bool *has_experts = bk_arena_alloc(&arena, c->num_layers, sizeof *has_experts);
+    bk_status st = has_experts ? bk_config_moe_layers(has_experts, c, e)
+                               : bk_err_set(e, BK_E_MEM, "check: out of memory");
+    if (st == BK_OK) {
+        char pattern[16];
+        const bool last = has_experts[c->num_layers - 1];
+        int64_t i = 0;
+        while (i < c->num_layers && has_experts[i] == last) i++;
+        snprintf(pattern, sizeof pattern, "[%d, %d]", i < c->num_layers ? !last : last, last);
+        st = set(c, "moe_layer_freq", pattern, e);
+    }
+    bk_arena_free(&arena);
+    return st;
+}
+
+/* All experts of a token stay all of them, one stays one; with groups the same holds of a group. */
+static bk_status shrink_experts(bk_config *c, bk_err *e)
+{
+    const bool grouped = c->moe_router_num_groups != BK_UNSET_COUNT;
+    const bool all = c->moe_router_topk == c->num_experts;
+    int64_t experts = least(c->num_experts, EXPERTS), chosen = least(c->moe_router_topk, CHOSEN);
+    bk_status st = BK_OK;
+    if (c->num_layers > LAYERS && c->moe_layer_freq.n > 0) BK_TRY(shrink_layer_kinds(c, e));
+    if (grouped) {
+        const int64_t all_groups = c->moe_router_num_groups, kept = c->moe_router_group_topk;
+        const int64_t groups = least(all_groups, EXPERT_GROUPS);
+        const int64_t few = kept == all_groups ? groups : least(kept, CHOSEN);
+        experts = groups * least(c->num_experts / all_groups, EXPERTS_OF_GROUP);
+        chosen = few * least(c->moe_router_topk / kept, EXPERTS_OF_GROUP);
+        if (c->moe_router_topk % kept != 0 && chosen == few) chosen++;
+        BK_TRY(set_count(c, "moe_router_num_groups", groups, e));
+        BK_TRY(set_count(c, "moe_router_group_topk", few, e));
+    }
+    BK_TRY(set_count(c, "num_experts", experts, e));
+    BK_TRY(set_count(c, "moe_router_topk", all ? experts : chosen, e));
+    BK_TRY(set_count(c, "moe_ffn_hidden_size", least(c->moe_ffn_hidden_size, EXPERT_FFN), e));
+    BK_TRY(set_count(c, "moe_shared_expert_intermediate_size",
+                     least(c->moe_shared_expert_intermediate_size, SHARED_FFN), e));
+done:
+    return st;
 }
 
 bk_status bk_difference_shrink(bk_config *c, bk_err *e)
@@ -63,14 +129,11 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e)
         {"global_batch_size", batch * n_micro},
         {"mtp_num_layers", least(c->mtp_num_layers, LAYERS)},
     };
-    bk_status st = BK_OK;
-    for (size_t k = 0; k < sizeof small / sizeof *small && st == BK_OK; k++) {
-        char text[24];
-        snprintf(text, sizeof text, "%" PRId64, small[k].value);
-        st = bk_config_set(c, small[k].name, text, "shrunken copy", e);
-    }
+    bk_status st = c->num_experts > 0 ? shrink_experts(c, e) : BK_OK;
+    for (size_t k = 0; k < sizeof small / sizeof *small && st == BK_OK; k++)
+        st = set_count(c, small[k].name, small[k].value, e);
     /* What a detached head holds back is missing in the gradient, but not in the loss. */
-    if (st == BK_OK) st = bk_config_set(c, "mtp_detach_heads", "false", "shrunken copy", e);
+    if (st == BK_OK) st = set(c, "mtp_detach_heads", "false", e);
     return st == BK_OK ? bk_config_resolve(c, e) : st;
 }
 
@@ -86,6 +149,7 @@ static bool applies(const bk_config *c, bk_option_id id)
     if (id == BK_OPT_enable_mhc_connections) return true;
     return group == BK_GROUP_MHC   ? c->enable_mhc_connections
            : group == BK_GROUP_MTP ? c->mtp_num_layers > 0
+           : group == BK_GROUP_MOE ? c->num_experts > 0
                                    : true;
 }
 
@@ -115,6 +179,13 @@ void bk_difference_describe(bk_str *out, const bk_config *c)
                  SHOWN(enable_mhc_connections),
                  SHOWN(mhc_num_residual_streams),
                  SHOWN(mhc_sinkhorn_iterations),
+                 SHOWN(num_experts),
+                 SHOWN(moe_layer_freq),
+                 SHOWN(moe_router_topk),
+                 SHOWN(moe_router_num_groups),
+                 SHOWN(moe_router_group_topk),
+                 SHOWN(moe_ffn_hidden_size),
+                 SHOWN(moe_shared_expert_intermediate_size),
                  SHOWN(mtp_num_layers),
                  SHOWN(mtp_use_repeated_layer)};
     enum { WIDTH = 100 };
