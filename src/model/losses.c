@@ -9,6 +9,12 @@ void bk_build_loss_seed(bk_builder *b)
         b->io->loss_seed = bk_build_input(b, "loss_seed", b->g->real, BK_STEP, 1, (const int64_t[]){1});
 }
 
+bool bk_metric_is_count(const char *name)
+{
+    const size_t n = strlen(name), end = strlen(BK_METRIC_TOKENS);
+    return n > end && strcmp(name + n - end, BK_METRIC_TOKENS) == 0;
+}
+
 bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term)
 {
     if (b->st != BK_OK) return BK_NONE;

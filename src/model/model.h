@@ -36,6 +36,11 @@ typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_m
 /* What the names of states begin with that are summed up over the micro-batches of a step and handed to the
  * host. */
 #define BK_METRIC "metric."
+/* ... and what those names end with that are whole numbers of tokens: their sum is what a step reports, of
+ * all others the mean. */
+#define BK_METRIC_TOKENS ".tokens_per_expert"
+/* Whether a metric's name ends so. */
+bool bk_metric_is_count(const char *name);
 /* What the names of states of the run begin with that belong to one sequence being generated. */
 #define BK_CACHE "cache."
 

@@ -67,7 +67,7 @@ static void count_choices(bk_builder *b, bk_vid bias, bk_vid index)
     char prefix[BK_NAME_LEN];
     snprintf(prefix, sizeof prefix, BK_METRIC "%s", b->params);
     bk_vid counts =
-        bk_build_state(b, prefix, "mlp.router.tokens_per_expert", BK_STEP, b->g->real, b->c->num_experts);
+        bk_build_state(b, prefix, "mlp.router" BK_METRIC_TOKENS, BK_STEP, b->g->real, b->c->num_experts);
     const bk_vid chosen =
         bk_build_op1(b, &(bk_op_spec){BK_OP_expert_counts, BK_IN(index), .name = "router.chosen",
                                       .attr = {{b->c->num_experts}}});

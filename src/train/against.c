@@ -78,13 +78,10 @@ static const char *spell(char buf[NAME_LEN], const bk_st *file, const char *pref
 /* "buffer.X.local_tokens_per_expert" for the metric "X.tokens_per_expert"; false for others. */
 static bool name_of_counts(char buf[NAME_LEN], const char *value)
 {
-    static const char ours[] = ".tokens_per_expert", theirs[] = ".local_tokens_per_expert";
-    const size_t n = strlen(value);
-    if (strncmp(value, BK_METRIC, strlen(BK_METRIC)) != 0 || n < sizeof ours ||
-        strcmp(value + n - (sizeof ours - 1), ours) != 0)
-        return false;
+    static const char theirs[] = ".local_tokens_per_expert";
+    if (strncmp(value, BK_METRIC, strlen(BK_METRIC)) != 0 || !bk_metric_is_count(value)) return false;
     snprintf(buf, NAME_LEN, "buffer.%s", value + strlen(BK_METRIC));
-    const size_t end = strlen(buf) - (sizeof ours - 1);
+    const size_t end = strlen(buf) - strlen(BK_METRIC_TOKENS);
     snprintf(buf + end, NAME_LEN - end, "%s", theirs);
     spell_as_at_run_time(buf);
     return true;

@@ -51,10 +51,11 @@ static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk
     return BK_OK;
 }
 
-/* What the step sums up over its micro-batches becomes their mean. */
+/* What the step sums up over its micro-batches becomes their mean, but for tokens that were counted. */
 static bk_status fetch_metric(bk_feed *f, const bk_value *v, const void *src, bk_err *e)
 {
-    return bk_metric_put(&f->metrics, v->name + strlen(BK_METRIC), v, src, 1 / (double)f->n_micro, e);
+    const double scale = bk_metric_is_count(v->name) ? 1 : 1 / (double)f->n_micro;
+    return bk_metric_put(&f->metrics, v->name + strlen(BK_METRIC), v, src, scale, e);
 }
 
 static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *src, bk_err *e)

@@ -16,8 +16,9 @@ typedef struct {
     float *mask;  /* [seq], scratch; bk_feed_free frees it */
     /* Fetched. */
     double loss_sum, n_tokens, grad_norm;
-    int64_t routed_excess;   /* 0 where nothing tells */
-    bk_metric_table metrics; /* the other metrics of the step: means over the micro-batches */
+    int64_t routed_excess; /* 0 where nothing tells */
+    bk_metric_table
+        metrics; /* the other metrics of the step: means over the micro-batches, counts of the step */
 } bk_feed;
 
 /* The host of a feed. Borrowed: f must outlive it. */

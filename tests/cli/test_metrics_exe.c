@@ -165,6 +165,61 @@ static void test_metrics_exe__tensorboard(void **state)
     assert_int_equal(count_all_events("three", 1), 1 + 2 * (2 + 3));
 }
 
+/* How often the bytes of `tag` stand in the only file of the folder. */
+static int count_tags(const char *folder, const char *tag)
+{
+    static char bytes[1 << 16];
+    char path[512] = "";
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *f = readdir(d); f; f = readdir(d))
+        if (f->d_name[0] != '.') snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
+    closedir(d);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    for (size_t at = 0; at + strlen(tag) <= size; at++) n += memcmp(bytes + at, tag, strlen(tag)) == 0;
+    return n;
+}
+
+/* Losses of the router, the mean over micro-batches and layers, and of each further token. */
+static void test_metrics_exe__further_losses(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"mtp_1_loss", "mtp_2_loss", "load_balancing_loss",
+                                       "seq_load_balancing_loss", "z_loss"};
+    static const char *const tags[] = {"mtp_1 loss", "mtp_2 loss", "load_balancing_loss",
+                                       "seq_load_balancing_loss", "z_loss"};
+    char line[4096];
+    must_run(ARGS(TRAIN, "--train-iters", "3", "--log-jsonl", "moe.jsonl", "--tensorboard-dir", "moe",
+                  "--global-batch-size", "4", "--num-experts", "4", "--mtp-num-layers", "2",
+                  "--moe-z-loss-coeff", "0.01", "--moe-router-load-balancing-type", "aux_loss",
+                  "seq_aux_loss", "--moe-aux-loss-coeff", "0.1", "0.2"));
+    int n_steps = 0;
+    FILE *f = fopen("moe.jsonl", "rb");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        cJSON *object = cJSON_Parse(line);
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "kind"));
+        if (kind && strcmp(kind, "step") == 0) {
+            n_steps++;
+            for (int k = 0; k < 2; k++) /* near ln 257 while nothing is learnt */
+                assert_true(number(object, keys[k]) > 4 && number(object, keys[k]) < 7);
+            for (int k = 2; k < 4; k++) /* 1 where the experts are as busy as each other */
+                assert_true(number(object, keys[k]) > 0.9 && number(object, keys[k]) < 2);
+            assert_true(number(object, keys[4]) > 1.5 && number(object, keys[4]) < 2.5); /* ln^2 4 = 1.92 */
+        }
+        cJSON_Delete(object);
+    }
+    fclose(f);
+    assert_int_equal(n_steps, 3);
+    assert_int_equal(count_all_events("moe", 1), 1 + (2 + 5) * 3 + 2 * 1);
+    assert_int_equal(count_tags("moe", "load_balancing_loss"), 2 * 3); /* also at the end of the other */
+    for (int k = 0; k < 5; k++) assert_true(count_tags("moe", tags[k]) >= 3);
+}
+
 static void test_metrics_exe__files_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -181,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(json_lines),
         TEST(tensorboard),
+        TEST(further_losses),
         TEST(files_that_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

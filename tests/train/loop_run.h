@@ -142,6 +142,24 @@ static inline void loop_close(loop_run *t)
     bk_config_free(&t->c);
 }
 
+/* The bits of all values of scope run are the same: parameters, moments, biases of experts. */
+static inline void loop_same_state(const loop_run *a, const loop_run *b)
+{
+    const bk_session *x = &a->run.session, *y = &b->run.session;
+    const bk_program *p = &x->program[BK_RUN_TRAIN], *other = &y->program[BK_RUN_TRAIN];
+    int64_t n = 0;
+    for (bk_vid v = 0; v < p->g->n_values; v++) {
+        const bk_value *u = &p->g->value[v];
+        if (u->scope != BK_RUN || u->base != BK_NONE) continue;
+        const bk_vid w = bk_value_find(other->g, u->kind, u->name);
+        assert_true(w != BK_NONE);
+        assert_memory_equal(bk_exec_value(x->exec, p->p, v), bk_exec_value(y->exec, other->p, w),
+                            (size_t)bk_value_bytes(u));
+        n++;
+    }
+    assert_true(n >= 3 * p->g->n_params); /* each with two moments */
+}
+
 static inline void loop_must_train(loop_run *t)
 {
     bk_err e = {0};

@@ -47,24 +47,6 @@ static bk_status train(room_run *r, const char *more, int64_t routed_rows, bk_er
     return bk_train(&r->t.end, &r->t.run, &r->t.log, e);
 }
 
-static void expect_same_state(const room_run *a, const room_run *b)
-{
-    const bk_session *x = &a->t.run.session, *y = &b->t.run.session;
-    const bk_graph *g = x->program[BK_RUN_TRAIN].g;
-    int64_t n = 0;
-    for (bk_vid v = 0; v < g->n_values; v++) {
-        const bk_value *u = &g->value[v];
-        if (u->scope != BK_RUN || u->base != BK_NONE) continue;
-        const bk_program *other = &y->program[BK_RUN_TRAIN];
-        const bk_vid w = bk_value_find(other->g, u->kind, u->name);
-        assert_true(w != BK_NONE);
-        assert_memory_equal(bk_exec_value(x->exec, x->program[BK_RUN_TRAIN].p, v),
-                            bk_exec_value(y->exec, other->p, w), (size_t)bk_value_bytes(u));
-        n++;
-    }
-    assert_true(n > 3 * g->n_params); /* moments and biases are among them */
-}
-
 static void expect_same_reports(const loop_run *a, const loop_run *b)
 {
     assert_int_equal(a->n_steps, STEPS);
@@ -92,7 +74,7 @@ static void expect_one_repeat(const char *more, int64_t iteration)
     assert_int_equal(narrow.t.room[0].room_before, ROOM);
     assert_int_equal(narrow.t.room[0].room, TOKENS);
     expect_same_reports(&narrow.t, &wide.t);
-    expect_same_state(&narrow, &wide);
+    loop_same_state(&narrow.t, &wide.t);
     loop_close(&narrow.t);
     loop_close(&wide.t);
 }
@@ -141,7 +123,7 @@ static void test_routed_room__that_does_not_fit_ends_the_run(void **state)
     for (int k = 0; k < 3; k++)
         if (!strstr(e.msg, parts[k])) fail_msg("no \"%s\" in: %s", parts[k], e.msg);
     assert_int_equal(narrow.t.n_steps, BIASED_AFTER);
-    expect_same_state(&narrow, &before);
+    loop_same_state(&narrow.t, &before.t);
     loop_close(&narrow.t);
     loop_close(&before.t);
 }
