@@ -141,6 +141,7 @@ static inline void step_go_interleaved(step_run *r, uint64_t seed)
 /* What was handed over under a name; fails without it. */
 static inline double *step_find(int64_t *n, const step_run *r, const char *name)
 {
+    if (n) *n = 0;
     for (int k = 0; k < r->n_values; k++) {
         if (strcmp(r->name[k], name) != 0) continue;
         if (n) *n = r->n[k];
@@ -152,7 +153,7 @@ static inline double *step_find(int64_t *n, const step_run *r, const char *name)
 
 static inline double step_scalar(const step_run *r, const char *name)
 {
-    int64_t n = 0;
+    int64_t n;
     const double *x = step_find(&n, r, name);
     assert_int_equal(n, 1);
     return *x;
@@ -161,7 +162,8 @@ static inline double step_scalar(const step_run *r, const char *name)
 /* The objective of the step: the mean over its micro-batches. */
 static inline double step_objective(const step_run *r)
 {
-    const double *x = r->data[0]; /* the first probe */
+    const bk_vid v = bk_check_probe(r->h.g, 0);
+    const double *x = step_find(NULL, r, r->h.g->value[v].name);
     double sum = 0;
     for (int64_t m = 0; m < r->l.n_micro; m++) sum += x[m];
     return sum / (double)r->l.n_micro;
@@ -185,7 +187,7 @@ static inline void step_same_gradients(const step_run *a, const step_run *b, con
     double diff2 = 0, size2 = 0;
     int n_named = 0;
     for (bk_pid p = 0; p < g->n_params; p++) {
-        int64_t n = 0;
+        int64_t n;
         const double *x = step_find(&n, a, g->param[p].name), *y = step_find(NULL, b, g->param[p].name);
         double d2 = 0, s2 = 0;
         for (int64_t i = 0; i < n; i++) d2 += (x[i] - y[i]) * (x[i] - y[i]), s2 += y[i] * y[i];

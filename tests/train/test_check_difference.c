@@ -108,6 +108,7 @@ static void test_check_difference__with_further_tokens(void **state)
     passes(LLAMA_LIKE MHC(4, 5) "mtp_num_layers: 2\n");
     passes(LLAMA_LIKE MOE "mtp_num_layers: 1\nmtp_loss_scaling_factor: 0.7\n");
     passes(LLAMA_LIKE MHC(2, 5) MOE BIASED "mtp_num_layers: 2\nmtp_use_repeated_layer: true\n");
+    passes(LLAMA_LIKE MHC(2, 5) MOE "mtp_num_layers: 1\nmoe_layer_freq: [1, 1, 1, 0]\n");
 }
 
 /* Two experts of the last layer with the same row in the router are equal in every token. A step in the
