@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/str.h"
+#include "ir/verify.h"
 #include "model/model.h"
 
 typedef struct {
@@ -38,6 +40,33 @@ static inline void model_free(model_fixture *f)
 {
     bk_graph_free(f->g);
     bk_config_free(&f->c);
+}
+
+/* The kinds of all ops in plain order, a line for each run of one tag. */
+static inline void model_outline(bk_str *out, const bk_graph *g)
+{
+    for (int64_t i = 0; i < g->n_ops; i++) {
+        char tag[64];
+        const bk_op *op = &g->op[i];
+        if (i == 0 || memcmp(&op->tag, &op[-1].tag, sizeof op->tag) != 0)
+            bk_str_appendf(out, "%s%s:", i ? "\n" : "", bk_tag_name(tag, sizeof tag, op->tag));
+        bk_str_appendf(out, " %s", bk_ops[op->kind].name);
+    }
+}
+
+/* The graph verifies, and this is its outline. */
+static inline void model_outlined(const char *config, const char *more, bk_model_mode mode,
+                                  const char *expected)
+{
+    model_fixture f;
+    bk_str text = {0};
+    bk_err e = {0};
+    model_build_text(&f, config, more, mode);
+    model_outline(&text, f.g);
+    assert_string_equal(bk_str_text(&text), expected);
+    if (bk_graph_verify(f.g, &e) != BK_OK) fail_msg("%s", e.msg);
+    bk_str_free(&text);
+    model_free(&f);
 }
 
 static inline const bk_param *model_param(const bk_graph *g, const char *name)

@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "base/str.h"
 #include "ir/verify.h"
 #include "model_fixture.h"
 #include "passes/passes.h"
@@ -21,35 +20,10 @@
     "num_layers: 2\nhidden_size: 8\nnum_attention_heads: 2\nseq_length: 5\nmax_position_embeddings: 7\n"     \
     "vocab_size: 11\nmicro_batch_size: 2\nhidden_dropout: 0.25\nattention_dropout: 0.125\n"
 
-/* The kinds of all ops in plain order, a line for each run of one tag. */
-static void outline(bk_str *out, const bk_graph *g)
-{
-    for (int64_t i = 0; i < g->n_ops; i++) {
-        char tag[64];
-        const bk_op *op = &g->op[i];
-        if (i == 0 || memcmp(&op->tag, &op[-1].tag, sizeof op->tag) != 0)
-            bk_str_appendf(out, "%s%s:", i ? "\n" : "", bk_tag_name(tag, sizeof tag, op->tag));
-        bk_str_appendf(out, " %s", bk_ops[op->kind].name);
-    }
-}
-
-static void assert_outline(const char *config, const char *more, bk_model_mode mode, const char *expected)
-{
-    model_fixture f;
-    bk_str text = {0};
-    bk_err e = {0};
-    model_build_text(&f, config, more, mode);
-    outline(&text, f.g);
-    assert_string_equal(bk_str_text(&text), expected);
-    if (bk_graph_verify(f.g, &e) != BK_OK) fail_msg("%s", e.msg);
-    bk_str_free(&text);
-    model_free(&f);
-}
-
 static void test_model__ops_and_nodes_with_mhc(void **state)
 {
     (void)state;
-    assert_outline(
+    model_outlined(
         SMALL, HYPER, BK_MODEL_TRAIN,
         "decoder.pre_process forward: feed embedding rope_table mhc_expand\n"
         "decoder.0.attn forward: mhc_map mhc_aggregate rmsnorm linear rope rope attention linear mhc_post\n"
@@ -64,7 +38,7 @@ static void test_model__ops_and_nodes_with_mhc(void **state)
 static void test_model__ops_and_nodes_without_mhc(void **state)
 {
     (void)state;
-    assert_outline(SMALL, "", BK_MODEL_EVALUATE,
+    model_outlined(SMALL, "", BK_MODEL_EVALUATE,
                    "decoder.pre_process forward: feed embedding rope_table\n"
                    "decoder.0.attn forward: rmsnorm linear rope rope attention linear residual_add\n"
                    "decoder.0.mlp forward: rmsnorm linear swiglu linear residual_add\n"
@@ -77,7 +51,7 @@ static void test_model__ops_and_nodes_without_mhc(void **state)
 static void test_model__ops_and_nodes_of_gpt2(void **state)
 {
     (void)state;
-    assert_outline(GPT2_LIKE, "num_layers: 1\n", BK_MODEL_TRAIN,
+    model_outlined(GPT2_LIKE, "num_layers: 1\n", BK_MODEL_TRAIN,
                    "decoder.pre_process forward: feed feed embedding add_pos dropout\n"
                    "decoder.0.attn forward: layernorm linear attention linear residual_add\n"
                    "decoder.0.mlp forward: layernorm linear gelu linear residual_add layernorm\n"
