@@ -10,7 +10,7 @@
 #include "ir/types.h"
 
 #define BK_MAX_ATTRS 8
-#define BK_MANY      INT16_MAX
+#define BK_MANY      INT32_MAX
 
 typedef enum {
 #define BK_OP(name, ...) BK_OP_##name,
@@ -84,9 +84,9 @@ typedef struct {
 /* One row of ops.def. */
 typedef struct {
     const char *name;
-    int16_t in_min, in_max;   /* inputs from in_min on may be absent (BK_NONE) */
-    int16_t out_min, out_max; /* outputs */
-    int16_t upd_min, upd_max; /* updates */
+    int32_t in_min, in_max;   /* inputs from in_min on may be absent (BK_NONE) */
+    int32_t out_min, out_max; /* outputs */
+    int32_t upd_min, upd_max; /* updates */
     int8_t alias_out,
         alias_in; /* this output may take the bytes of this input, which is then dead; or BK_NONE */
     bool adds;    /* output 0 may instead be the last update, which the op adds into */

@@ -202,6 +202,23 @@ static void test_rules__a_width_too_small_to_derive_from(void **state)
     assert_refused(MODEL("16", "1") "swiglu: true\n", "hidden_size 16", "set ffn_hidden_size");
 }
 
+/* Tokens that are moved on have no learned positions of their own. */
+static void test_rules__further_tokens(void **state)
+{
+    (void)state;
+    assert_refused(SMALL "mtp_num_layers: 1\nposition_embedding_type: learned_absolute\n",
+                   "mtp_num_layers 1 (t.yaml:6)", "position_embedding_type learned_absolute (t.yaml:7)",
+                   "use rope or none");
+    assert_refused(SMALL "mtp_num_layers: -1\n", "mtp_num_layers must be at least 0");
+    assert_refused(SMALL "mtp_num_layers: 513\n", "mtp_num_layers", "at most 512");
+    assert_refused(SMALL "mtp_loss_scaling_factor: -0.1\n", "mtp_loss_scaling_factor must be at least 0");
+    bk_config c;
+    assert_accepted(&c, SMALL "mtp_num_layers: 0\nposition_embedding_type: learned_absolute\n");
+    bk_config_free(&c);
+    assert_accepted(&c, SMALL "mtp_num_layers: 512\nposition_embedding_type: none\n");
+    bk_config_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_rules__split_has_parts),
         cmocka_unit_test(test_rules__checkpoints_have_a_folder),
         cmocka_unit_test(test_rules__a_width_too_small_to_derive_from),
+        cmocka_unit_test(test_rules__further_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,6 +179,30 @@ static void test_rules_moe__capacity_is_rounded_up_and_within_the_tokens(void **
     }
 }
 
+static void test_rules_moe__values_out_of_range(void **state)
+{
+    (void)state;
+    assert_refused(SMALL "num_experts: 65537\n", "num_experts must be at least 0 and at most 65536", "65537");
+    assert_refused(MOE "moe_router_topk: 0\n", "moe_router_topk must be at least 1");
+    assert_refused(MOE "moe_router_num_groups: 0\n", "moe_router_num_groups must be at least 1");
+    assert_refused(MOE "moe_ffn_hidden_size: 0\n", "moe_ffn_hidden_size must be at least 1");
+    assert_refused(MOE "moe_shared_expert_intermediate_size: -1\n", "must be at least 0");
+    assert_refused(MOE "moe_z_loss_coeff: -0.1\n", "moe_z_loss_coeff must be at least 0");
+    assert_refused(MOE "moe_router_bias_update_rate: -1\n", "moe_router_bias_update_rate must be at least 0");
+    assert_refused(MOE "moe_expert_capacity_factor: 0\n", "moe_expert_capacity_factor must be above 0");
+    assert_refused(MOE "moe_expert_capacity_factor: .nan\n", "moe_expert_capacity_factor", "number");
+    assert_refused(MOE "moe_router_score_function: relu\n", "moe_router_score_function", "relu", "sigmoid");
+}
+
+/* Without experts nothing is said about them, so options that describe them may stand in a file. */
+static void test_rules_moe__hold_where_there_are_experts(void **state)
+{
+    (void)state;
+    bk_config c;
+    assert_accepted(&c, SMALL "num_experts: 0\nmoe_router_topk: 9\nmoe_layer_freq: [1, 0, 1]\n");
+    bk_config_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +215,8 @@ int main(void)
         cmocka_unit_test(test_rules_moe__patterns_that_are_none),
         cmocka_unit_test(test_rules_moe__balancing_losses_and_their_coefficients),
         cmocka_unit_test(test_rules_moe__capacity_is_rounded_up_and_within_the_tokens),
+        cmocka_unit_test(test_rules_moe__values_out_of_range),
+        cmocka_unit_test(test_rules_moe__hold_where_there_are_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

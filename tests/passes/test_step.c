@@ -192,6 +192,29 @@ static void test_step__names_and_scopes(void **state)
     pr_close(&r);
 }
 
+/* Hundreds of experts in dozens of layers have more parameters than 15 bits count. */
+static void test_step__has_room_for_many_parameters(void **state)
+{
+    (void)state;
+    enum { MANY = 40000 };
+    bk_graph *g;
+    bk_err e = {0};
+    pr_must(bk_graph_new(&g, BK_F32, &e), &e);
+    for (int k = 0; k < MANY; k++) {
+        char name[32];
+        bk_vid v;
+        snprintf(name, sizeof name, "expert.%d", k);
+        pr_must(bk_param_add(&v, g, &(bk_param){.name = name, .dtype = BK_F32, .rank = 1, .shape = {1}}, &e),
+                &e);
+    }
+    pr_must(bk_pass_step(g, &(bk_step_options){.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}, &e), &e);
+    int64_t n_inputs = 0;
+    for (int64_t o = 0; o < g->n_ops; o++)
+        if (g->op[o].kind == BK_OP_grad_norm) n_inputs = g->op[o].n_in;
+    assert_int_equal(n_inputs, MANY);
+    bk_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +224,7 @@ int main(void)
         cmocka_unit_test(test_step__rate_0_leaves_the_parameters),
         cmocka_unit_test(test_step__void_step_changes_nothing),
         cmocka_unit_test(test_step__names_and_scopes),
+        cmocka_unit_test(test_step__has_room_for_many_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
