@@ -84,7 +84,7 @@ static bk_status make_text(job *j, bk_err *e)
     const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = j->c.deterministic};
     bk_status st = BK_OK;
     if (stage_is(j, "config")) return bk_config_dump(&j->text, &j->c), BK_OK;
-    BK_TRY(bk_layout_resolve(&j->l, &j->c, 1, e));
+    BK_TRY(bk_layout_resolve(&j->l, &j->c, bk_layout_ranks(&j->c), e));
     BK_TRY(bk_run_add_programs(&j->session, &j->gen, &j->c, &j->l, true, j->stage ? &j->dump : NULL, e));
     if (j->stage && !stage_is(j, "schedule") && !stage_is(j, "plan")) goto done;
     BK_TRY(bk_session_plan(&j->session, &target, e));

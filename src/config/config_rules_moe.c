@@ -77,24 +77,38 @@ static bk_status lists_are_sound(const bk_config *c, bk_err *e)
     return st;
 }
 
+static bk_status ranks_share_experts(const bk_config *c, bk_err *e)
+{
+    if (c->expert_model_parallel_size == 1) return BK_OK;
+    if (c->num_experts == 0)
+        return bk_err_set(e, BK_E_INPUT, "%s needs num_experts; a model without experts has none to share",
+                          CITE(c, expert_model_parallel_size));
+    if (c->num_experts % c->expert_model_parallel_size != 0)
+        return bk_err_set(e, BK_E_INPUT, "%s is not a multiple of %s; every rank holds as many experts",
+                          CITE(c, num_experts), CITE(c, expert_model_parallel_size));
+    return BK_OK;
+}
+
 /* The pairs of token and expert are numbered with 31 bits, and the tensors of the experts have at most 2^48
  * elements, as all others. */
 static bk_status capacities_fit(const bk_config *c, bk_err *e)
 {
-    int64_t tokens, pairs, widest = c->hidden_size, elements;
+    int64_t tokens, pairs, all, widest = c->hidden_size, elements;
     if (2 * c->moe_ffn_hidden_size > widest) widest = 2 * c->moe_ffn_hidden_size;
     if (2 * c->moe_shared_expert_intermediate_size > widest)
         widest = 2 * c->moe_shared_expert_intermediate_size;
     const bool ok = bk_mul64(&tokens, c->seq_length, c->micro_batch_size) &&
                     bk_mul64(&pairs, tokens, c->moe_router_topk) && pairs <= INT32_MAX &&
+                    bk_mul64(&all, pairs, c->expert_model_parallel_size) && all <= INT32_MAX &&
                     bk_mul64(&elements, tokens, c->num_experts) && elements <= INT64_C(1) << 48 &&
-                    bk_mul64(&elements, pairs, widest) && elements <= INT64_C(1) << 48;
+                    bk_mul64(&elements, all, widest) && elements <= INT64_C(1) << 48;
     if (!ok)
         return bk_err_set(
             e, BK_E_INPUT,
-            "%s, %s and %s give more routed tokens than can be numbered, or tensors of more than "
+            "%s, %s, %s and %s give more routed tokens than can be numbered, or tensors of more than "
             "2^48 elements; lower one of them",
-            CITE(c, seq_length), CITE(c, micro_batch_size), CITE(c, moe_router_topk));
+            CITE(c, seq_length), CITE(c, micro_batch_size), CITE(c, moe_router_topk),
+            CITE(c, expert_model_parallel_size));
     /* An expert gets no more than all tokens, so a padded buffer has at most that for each expert. */
     if (!c->moe_pad_expert_input_to_capacity) return BK_OK;
     if (bk_mul64(&elements, bk_config_expert_capacity(c), c->num_experts) && elements <= INT32_MAX &&
@@ -107,6 +121,7 @@ static bk_status capacities_fit(const bk_config *c, bk_err *e)
 bk_status bk_config_check_moe(const bk_config *c, bk_err *e)
 {
     bk_status st = BK_OK;
+    BK_TRY(ranks_share_experts(c, e));
     if (c->num_experts == 0) return BK_OK;
     BK_TRY(choice_is_possible(c, e));
     BK_TRY(groups_fit(c, e));

@@ -23,15 +23,22 @@ typedef struct {
     int64_t micro_batch;          /* samples of a micro-batch on one rank */
     int64_t global_batch;         /* samples of a step on all ranks */
     int64_t n_micro;              /* micro-batches of a step on one rank */
-    /* Of a MoE layer on one rank; all 0 without experts. */
+    int32_t ep_rank;              /* this rank's place among those that share the experts */
+    /* Of a MoE layer on one rank; all 0 without experts. The ranks are those of expert parallelism. */
     int64_t first_expert, n_local_experts; /* the experts that this rank holds */
-    int64_t expert_capacity;               /* rows that an expert keeps of a micro-batch; 0: all that come */
-    int64_t most_rows;                     /* of tokens that can come to these experts in a micro-batch */
-    int64_t routed_rows;                   /* of which there is room for so many */
+    int64_t expert_capacity; /* rows that an expert keeps of a micro-batch of one rank; 0: all */
+    int64_t sent_rows;       /* rows that this rank's tokens make in a micro-batch */
+    int64_t most_rows;       /* of all ranks' tokens that can come to these experts */
+    int64_t routed_rows;     /* of which there is room for so many */
 } bk_layout;
 
-/* Lays out a resolved configuration over `n_ranks` started ranks. Only one rank is supported. BK_E_INPUT
- * names the options where the ranks cannot be used or the batch does not divide. */
+/* The ranks that a configuration is for: those of expert parallelism. */
+int32_t bk_layout_ranks(const bk_config *c);
+
+/* Lays out a resolved configuration over `n_ranks` ranks, as rank 0 sees it: with experts each of them holds
+ * as many, and all of them have samples of their own. The batch in flight comes with moe_capacity_headroom
+ * times the rows that even routing brings, on one rank with all that can come. BK_E_INPUT names the options
+ * where the ranks cannot be used or the batch does not divide. */
 bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e);
 
 /* The layout of a program of one rank that goes on with a sequence by n_tokens tokens: one sample, one

@@ -3,7 +3,9 @@
  *
  *     y[t] = shared(x[t]) + sum over the k experts e of t:  fc2_e(p[t, e] act(fc1_e(x[t])))
  *
- * The rows of tokens are put in the order of their experts, so that each expert has one matrix product. */
+ * The rows of tokens are put in the order of their experts, so that each expert has one matrix product. Where
+ * several ranks share the experts, rows travel to them and back; these two ways are nodes of their own, which
+ * one rank does not have. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -16,7 +18,15 @@ typedef struct {
     bk_vid pair_of_row; /* [R]; which rows there are: segments */
     bk_vid row_of_pair; /* [S, B, k] */
     bk_vid segments;    /* [experts + 1] */
+    bk_vid excess;      /* [1]: rows that found no room */
 } routed;
+
+/* What the experts of this rank get. */
+typedef struct {
+    bk_vid rows, probs, segments;
+    bk_vid sent, counts; /* how they came from several ranks, otherwise BK_NONE */
+    bk_vid excess;
+} received;
 
 /* What finds no room makes the step void, if there can be such. */
 static void note_excess(bk_builder *b, bk_vid excess)
@@ -25,6 +35,11 @@ static void note_excess(bk_builder *b, bk_vid excess)
     bk_vid most = bk_build_state(b, BK_METRIC, "routed_excess", BK_STEP, BK_I64, 1);
     bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc_max, BK_IN(excess), .upd = &most, .n_upd = 1});
     b->io->excess = most;
+}
+
+static bool one_rank(const bk_builder *b)
+{
+    return b->l->axis_size[BK_AXIS_EP] == 1;
 }
 
 static routed permute(bk_builder *b, bk_vid x, bk_routing r)
@@ -36,20 +51,46 @@ static routed permute(bk_builder *b, bk_vid x, bk_routing r)
     bk_build_op(at, b,
                 &(bk_op_spec){BK_OP_route_rows, BK_IN(r.index, l->expert_capacity > 0 ? r.probs : BK_NONE),
                               .name = "moe.rows",
-                              .attr = {{l->first_expert},
-                                       {l->n_local_experts},
-                                       {l->routed_rows},
+                              .attr = {{one_rank(b) ? l->first_expert : 0},
+                                       {one_rank(b) ? l->n_local_experts : b->c->num_experts},
+                                       {one_rank(b) ? l->routed_rows : l->sent_rows},
                                        {l->expert_capacity},
                                        {pad},
                                        {by_position}}});
-    note_excess(b, at[3]);
     bk_build_choice(b, at[1]);
-    routed y = {.pair_of_row = at[0], .row_of_pair = at[1], .segments = at[2]};
+    routed y = {.pair_of_row = at[0], .row_of_pair = at[1], .segments = at[2], .excess = at[3]};
     y.rows =
         bk_build_op1(b, &(bk_op_spec){BK_OP_permute, BK_IN(x, at[0], at[1], at[2]), .name = "moe.permuted"});
     y.probs = bk_build_op1(
         b, &(bk_op_spec){BK_OP_permute_probs, BK_IN(r.probs, at[0], at[1], at[2]), .name = "moe.row_probs"});
     return y;
+}
+
+/* To the ranks of the experts. */
+static received dispatch(bk_builder *b, const routed *r)
+{
+    if (one_rank(b)) return (received){r->rows, r->probs, r->segments, BK_NONE, BK_NONE, r->excess};
+    const bk_attr room = {b->l->routed_rows};
+    bk_vid at[3];
+    bk_build_at(b, b->g->tag.layer, BK_NODE_MOE_DISPATCH);
+    bk_build_op(at, b,
+                &(bk_op_spec){BK_OP_moe_exchange, BK_IN(r->segments), .name = "moe.counts",
+                              .attr = {{b->l->axis_size[BK_AXIS_EP]}, {b->l->ep_rank}, room}});
+    received y = {.segments = at[1], .sent = r->segments, .counts = at[0], .excess = at[2]};
+    y.rows = bk_build_op1(b, &(bk_op_spec){BK_OP_moe_dispatch, BK_IN(r->rows, y.sent, y.counts, y.segments),
+                                           .name = "moe.received", .attr = {room}});
+    y.probs = bk_build_op1(b, &(bk_op_spec){BK_OP_moe_dispatch, BK_IN(r->probs, y.sent, y.counts, y.segments),
+                                            .name = "moe.received_probs", .attr = {room}});
+    return y;
+}
+
+/* And back. */
+static bk_vid combine(bk_builder *b, bk_vid rows, const received *r)
+{
+    if (one_rank(b)) return rows;
+    bk_build_at(b, b->g->tag.layer, BK_NODE_MOE_COMBINE);
+    return bk_build_op1(b, &(bk_op_spec){BK_OP_moe_combine, BK_IN(rows, r->sent, r->counts, r->segments),
+                                         .name = "moe.returned", .attr = {{b->l->sent_rows}}});
 }
 
 static bk_vid expert_param(bk_builder *b, int64_t expert, const char *name, const char *alias,
@@ -96,7 +137,7 @@ static bk_vid experts_linear(bk_builder *b, const char *fc, bk_vid x, bk_vid seg
     return bk_build_op1(b, &(bk_op_spec){BK_OP_grouped_bias, .in = in, .n_in = (int)n + 3, .name = name});
 }
 
-static bk_vid experts(bk_builder *b, const routed *r)
+static bk_vid experts(bk_builder *b, const received *r)
 {
     const int64_t C = b->c->hidden_size, f = b->c->moe_ffn_hidden_size;
     const bk_vid h = experts_linear(b, "linear_fc1", r->rows, r->segments, BK_NONE, bk_build_fc1_width(b, f),
@@ -132,8 +173,10 @@ bk_branch bk_build_moe(bk_builder *b, bk_vid x)
     const bk_vid shared = shared_expert(b, x);
     const bk_routing routing = bk_build_router(b, x);
     const routed r = permute(b, x, routing);
+    const received here = dispatch(b, &r);
     bk_build_at(b, b->g->tag.layer, BK_NODE_MLP);
-    const bk_vid rows = experts(b, &r);
+    note_excess(b, here.excess);
+    const bk_vid rows = combine(b, experts(b, &here), &here);
     const bk_vid y =
         bk_build_op1(b, &(bk_op_spec){BK_OP_unpermute, BK_IN(rows, r.pair_of_row, r.row_of_pair, r.segments),
                                       .name = "moe.combined"});

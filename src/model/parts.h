@@ -28,7 +28,7 @@ int64_t bk_build_fc1_width(const bk_builder *b, int64_t inner);
 double bk_build_output_std(const bk_builder *b);
 
 /* moe_sublayer.c: x [S, B, C], normalised. Begins in the node as it stands (router and permutation) and goes
- * on in node mlp. */
+ * on in node mlp, with several ranks of experts in moe_dispatch, mlp and moe_combine. */
 bk_branch bk_build_moe(bk_builder *b, bk_vid x);
 
 /* moe_router.c: which experts each token uses, and the losses of that choice. */

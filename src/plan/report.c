@@ -109,6 +109,12 @@ void bk_plan_report_print_run(bk_str *out, const bk_config *c, const bk_layout *
         bk_str_appendf(out, "%lld streams\n", (long long)c->mhc_num_residual_streams);
     else
         bk_str_append(out, "one plain residual stream\n");
+    if (l->n_ranks > 1)
+        bk_str_appendf(
+            out,
+            "layout    one of %d ranks, with %lld of the %lld experts of a layer; sums over the ranks "
+            "are not planned\n",
+            (int)l->n_ranks, (long long)l->n_local_experts, (long long)c->num_experts);
     bk_str_appendf(out, "step      %s tokens: %lld micro-batches of %lld samples of %lld tokens\n\n",
                    grouped(n, l->n_micro * l->micro_batch * l->seq), (long long)l->n_micro,
                    (long long)l->micro_batch, (long long)l->seq);

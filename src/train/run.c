@@ -25,7 +25,8 @@ bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config 
 {
     bk_status st = add_program(s, c, l, BK_MODEL_TRAIN, l->n_micro, dump, e);
     if (st == BK_OK && evaluate) st = add_program(s, c, l, BK_MODEL_EVALUATE, 1, NULL, e);
-    return st == BK_OK ? bk_generator_add(gen, s, c, BK_F32, e) : st;
+    if (st != BK_OK || l->n_ranks > 1) return st; /* text is generated on one rank alone */
+    return bk_generator_add(gen, s, c, BK_F32, e);
 }
 
 static bk_status open_session(bk_run *r, bk_err *e)

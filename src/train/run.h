@@ -25,7 +25,8 @@ typedef struct {
 } bk_run;
 
 /* Builds the programs of a run and adds them to an empty session: the one that trains, the one that evaluates
- * where that is wanted, those of the generator. `dump` (or NULL) sees the stages of the first. */
+ * where that is wanted, those of the generator, which one rank alone has. `dump` (or NULL) sees the stages of
+ * the first. */
 bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config *c, const bk_layout *l,
                               bool evaluate, const bk_dump *dump, bk_err *e);
 

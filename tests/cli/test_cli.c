@@ -139,8 +139,8 @@ static void test_cli__options_that_contradict(void **state)
 static void test_cli__features_that_are_not_built(void **state)
 {
     (void)state;
-    expect_refusal(2, ARGS("train", "--expert-model-parallel-size", "8"),
-                   ARGS("expert_model_parallel_size 8", "not built"));
+    expect_refusal(2, ARGS("train", "--context-parallel-size", "8"),
+                   ARGS("context_parallel_size 8", "not built"));
     expect_refusal(2, ARGS("train", "--tensor-model-parallel-size", "2"),
                    ARGS("tensor_model_parallel_size 2", "tensor parallelism", "not built"));
 }

@@ -226,6 +226,29 @@ static void test_plan_command__large_model_is_not_allocated(void **state)
     assert_true(u.ru_maxrss < 512 * 1024); /* KiB; 20 MiB without sanitizers */
 }
 
+/* One of 4 ranks that share the experts: it holds a quarter of them, and tokens travel on a lane of their
+ * own. */
+static void test_plan_command__a_share_of_the_experts(void **state)
+{
+    (void)state;
+#define EXPERTS SMALL "--num-experts 8 --micro-batch-size 2 "
+    ran one = run_plan(EXPERTS), share = run_plan(EXPERTS "--expert-model-parallel-size 4");
+    assert_string_equal(share.err, "");
+    assert_int_equal(share.code, 0);
+    assert_null(strstr(one.out, "a2a"));
+    assert_null(strstr(one.out, "layout"));
+    assert_non_null(strstr(share.out, "one of 4 ranks, with 2 of the 8 experts"));
+    assert_non_null(strstr(share.out, "a2a"));
+    assert_non_null(strstr(one.out, "8 micro-batches of 2 samples"));
+    assert_non_null(strstr(share.out, "2 micro-batches of 2 samples"));
+    assert_non_null(strstr(share.out, "plan checked: "));
+    ran_free(&one), ran_free(&share);
+    ran r = run_command("train", EXPERTS "--data-path none --expert-model-parallel-size 4");
+    assert_int_not_equal(r.code, 0);
+    assert_non_null(strstr(r.err, "expert_model_parallel_size 4"));
+    ran_free(&r);
+}
+
 static void test_plan_command__output_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -249,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_plan_command__unknown_stage),
         cmocka_unit_test(test_plan_command__bad_options),
         cmocka_unit_test(test_plan_command__large_model_is_not_allocated),
+        cmocka_unit_test(test_plan_command__a_share_of_the_experts),
         cmocka_unit_test(test_plan_command__output_that_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -78,6 +78,18 @@ static void test_rules_moe__capacities_that_overflow(void **state)
                    "moe_expert_capacity_factor 1e+06", "2^31 rows");
 }
 
+static void test_rules_moe__ranks_share_experts(void **state)
+{
+    (void)state;
+    assert_refused(MOE "expert_model_parallel_size: 3\n", "num_experts 8", "expert_model_parallel_size 3",
+                   "multiple");
+    assert_refused(MOE "expert_model_parallel_size: 16\n", "expert_model_parallel_size 16");
+    assert_refused(SMALL "expert_model_parallel_size: 2\n", "expert_model_parallel_size 2",
+                   "needs num_experts");
+    assert_refused(LONG "expert_model_parallel_size: 4096\nseq_length: 1048576\n",
+                   "expert_model_parallel_size 4096", "lower one of them");
+}
+
 /* Layers with experts as text, "101". */
 static void assert_layers(const char *freq, const char *expected)
 {
@@ -210,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_rules_moe__a_bias_needs_independent_scores),
         cmocka_unit_test(test_rules_moe__groups_divide),
         cmocka_unit_test(test_rules_moe__padding_and_gates_need_what_they_act_on),
+        cmocka_unit_test(test_rules_moe__ranks_share_experts),
         cmocka_unit_test(test_rules_moe__capacities_that_overflow),
         cmocka_unit_test(test_rules_moe__layers_by_number_list_or_expression),
         cmocka_unit_test(test_rules_moe__patterns_that_are_none),

@@ -18,7 +18,8 @@ typedef struct {
 static inline void model_build_read(model_fixture *f, bk_model_mode mode)
 {
     bk_err e = {0};
-    if (bk_config_resolve(&f->c, &e) != BK_OK || bk_layout_resolve(&f->l, &f->c, 1, &e) != BK_OK ||
+    if (bk_config_resolve(&f->c, &e) != BK_OK ||
+        bk_layout_resolve(&f->l, &f->c, bk_layout_ranks(&f->c), &e) != BK_OK ||
         bk_graph_new(&f->g, BK_F32, &e) != BK_OK ||
         bk_model_build(&f->io, f->g, &f->c, &f->l, mode, &e) != BK_OK)
         fail_msg("%s", e.msg);

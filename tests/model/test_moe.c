@@ -56,6 +56,25 @@ static void test_moe__ops_and_nodes_of_an_evaluation(void **state)
         "decoder.step step: fetch fetch");
 }
 
+/* Tokens travel in nodes of their own where ranks share the experts. */
+static void test_moe__nodes_of_several_ranks(void **state)
+{
+    (void)state;
+    model_outlined(
+        SMALL,
+        "num_layers: 1\nexpert_model_parallel_size: 2\nmoe_aux_loss_coeff: 0\n"
+        "moe_capacity_headroom: 1\nmoe_shared_expert_intermediate_size: 6\nglobal_batch_size: 12\n",
+        BK_MODEL_TRAIN,
+        "decoder.pre_process forward: feed embedding rope_table\n"
+        "decoder.0.attn forward: rmsnorm linear rope rope attention linear residual_add rmsnorm linear "
+        "swiglu linear linear router expert_counts acc route_rows permute permute_probs\n"
+        "decoder.0.moe_dispatch forward: moe_exchange moe_dispatch moe_dispatch\n"
+        "decoder.0.mlp forward: acc_max grouped_linear expert_act grouped_linear\n"
+        "decoder.0.moe_combine forward: moe_combine unpermute add_n residual_add rmsnorm\n"
+        "decoder.post_process forward: feed feed feed linear cross_entropy masked_mean acc acc\n"
+        "decoder.step step: fetch fetch fetch fetch");
+}
+
 static bool has(const model_fixture *f, const char *pattern, int layer, const char *param)
 {
     char name[128];
@@ -162,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moe__ops_and_nodes_before_a_dense_layer),
         cmocka_unit_test(test_moe__ops_and_nodes_of_an_evaluation),
+        cmocka_unit_test(test_moe__nodes_of_several_ranks),
         cmocka_unit_test(test_moe__kinds_of_layers),
         cmocka_unit_test(test_moe__a_repeated_layer_has_one_bias),
         cmocka_unit_test(test_moe__too_many_losses),
