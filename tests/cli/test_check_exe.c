@@ -73,6 +73,8 @@ static void test_check__differences_pass(void **state)
     (void)state;
     expect("", 0, "passed: 38 of 38");
     expect("--num-layers 1 --no-enable-mhc-connections --hidden-dropout 0.3", 0, "hidden_dropout 0.3");
+    expect("--num-experts 8 --moe-layer-freq 2 --moe-aux-loss-coeff 0.1 --mtp-num-layers 1", 0,
+           "moe_layer_freq [1, 0]");
 }
 
 /* 0 passes, 1 says that a row fails. */
