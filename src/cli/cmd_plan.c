@@ -18,6 +18,7 @@ typedef struct {
     bk_layout l;
     bk_session session;
     bk_generator gen;
+    bk_target target;
     const char *stage; /* to dump, or NULL */
     bk_dump dump;
     bk_str text; /* what is to be printed */
@@ -65,14 +66,53 @@ static void print_evaluate(bk_str *out, const bk_plan *p)
                    bk_human_count(flop, bk_plan_matrix_flops(p)));
 }
 
+/* The plan of training with room for `rows` routed tokens, as a line. */
+static bk_status print_room(job *j, const char *name, int64_t rows, bk_err *e)
+{
+    char marked[64];
+    bk_session s = {0};
+    bk_plan_report r;
+    bk_layout l = j->l;
+    bk_status st = BK_OK;
+    l.routed_rows = rows;
+    BK_TRY(bk_run_add_training(&s, &j->c, &l, NULL, e));
+    BK_TRY(bk_session_plan(&s, &j->target, e));
+    BK_TRY(bk_plan_report_make(&r, s.program[BK_RUN_TRAIN].p, e));
+    snprintf(marked, sizeof marked, "%s%s", name, rows == j->l.routed_rows ? ", as planned" : "");
+    bk_plan_report_print_room(&j->text, marked, rows, &r, s.program[BK_RUN_TRAIN].p);
+done:
+    bk_session_close(&s);
+    return st;
+}
+
+/* What other room for routed tokens would take. One rank knows how many come. */
+static bk_status print_rooms(job *j, bk_err *e)
+{
+    bk_status st = BK_OK;
+    if (j->l.n_local_experts == 0) return BK_OK;
+    bk_plan_report_print_rooms(&j->text);
+    if (bk_layout_room(&j->l, &j->c, 1) == j->l.most_rows) {
+        BK_TRY(print_room(j, "all that come", j->l.most_rows, e));
+    } else {
+        BK_TRY(print_room(j, "headroom 1", bk_layout_room(&j->l, &j->c, 1), e));
+        BK_TRY(print_room(j, "headroom 2", bk_layout_room(&j->l, &j->c, 2), e));
+        BK_TRY(print_room(j, "worst case", j->l.most_rows, e));
+    }
+    bk_str_append(&j->text, "\n");
+done:
+    return st;
+}
+
 static bk_status print_report(job *j, bk_err *e)
 {
     const bk_plan *p = j->session.program[BK_RUN_TRAIN].p;
     bk_plan_report r;
-    const bk_status st = bk_plan_report_make(&r, p, e);
+    bk_status st = bk_plan_report_make(&r, p, e);
     if (st != BK_OK) return st;
     bk_plan_report_print_run(&j->text, &j->c, &j->l);
     bk_plan_report_print(&j->text, &r, p, j->l.n_micro * j->l.micro_batch * j->l.seq);
+    st = print_rooms(j, e);
+    if (st != BK_OK) return st;
     print_evaluate(&j->text, j->session.program[BK_RUN_EVALUATE].p);
     bk_str_append(&j->text, "plan checked: rules 1 2 3 5 6 hold\n");
     return BK_OK;
@@ -81,13 +121,13 @@ static bk_status print_report(job *j, bk_err *e)
 /* Builds as far as is needed and writes the text. */
 static bk_status make_text(job *j, bk_err *e)
 {
-    const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = j->c.deterministic};
     bk_status st = BK_OK;
+    j->target = (bk_target){.kind = BK_TARGET_CPU, .deterministic = j->c.deterministic};
     if (stage_is(j, "config")) return bk_config_dump(&j->text, &j->c), BK_OK;
     BK_TRY(bk_layout_resolve(&j->l, &j->c, bk_layout_ranks(&j->c), e));
     BK_TRY(bk_run_add_programs(&j->session, &j->gen, &j->c, &j->l, true, j->stage ? &j->dump : NULL, e));
     if (j->stage && !stage_is(j, "schedule") && !stage_is(j, "plan")) goto done;
-    BK_TRY(bk_session_plan(&j->session, &target, e));
+    BK_TRY(bk_session_plan(&j->session, &j->target, e));
     if (!j->stage) BK_TRY(print_report(j, e));
 done:
     return st;

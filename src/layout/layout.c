@@ -28,6 +28,18 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool pads(const bk_layout *l, const bk_config *c)
+{
+    return l->expert_capacity > 0 && c->moe_pad_expert_input_to_capacity;
+}
+
+int64_t bk_layout_room(const bk_layout *l, const bk_config *c, double headroom)
+{
+    const double room = ceil(headroom * (double)l->sent_rows);
+    const bool known = l->axis_size[BK_AXIS_EP] == 1 || pads(l, c);
+    return known || room >= (double)l->most_rows ? l->most_rows : (int64_t)room;
+}
+
 /* Each of the T tokens of a rank makes k rows, of which an expert keeps no more than its capacity. Where one
  * rank holds all experts, these are what comes; of several ranks' tokens all could choose the experts of one
  * rank, each token min(k, local experts) of them. */
@@ -36,7 +48,6 @@ static void place_experts(bk_layout *l, const bk_config *c, int64_t capacity)
     if (c->num_experts == 0) return;
     const int64_t ranks = l->axis_size[BK_AXIS_EP], tokens = l->seq * l->micro_batch;
     const int64_t pairs = tokens * c->moe_router_topk; /* fits, as all below: config_rules_moe.c */
-    const bool pad = capacity > 0 && c->moe_pad_expert_input_to_capacity;
     l->n_local_experts = c->num_experts / ranks;
     l->first_expert = l->ep_rank * l->n_local_experts;
     l->expert_capacity = capacity;
@@ -44,11 +55,10 @@ static void place_experts(bk_layout *l, const bk_config *c, int64_t capacity)
     l->most_rows = ranks * tokens * least(c->moe_router_topk, l->n_local_experts);
     if (capacity > 0) {
         const int64_t kept = capacity * c->num_experts;
-        l->sent_rows = pad ? kept : least(pairs, kept);
-        l->most_rows = pad ? kept : least(l->most_rows, kept);
+        l->sent_rows = pads(l, c) ? kept : least(pairs, kept);
+        l->most_rows = pads(l, c) ? kept : least(l->most_rows, kept);
     }
-    const double room = ceil(c->moe_capacity_headroom * (double)l->sent_rows);
-    l->routed_rows = ranks == 1 || pad || room >= (double)l->most_rows ? l->most_rows : (int64_t)room;
+    l->routed_rows = bk_layout_room(l, c, c->moe_capacity_headroom);
 }
 
 int32_t bk_layout_ranks(const bk_config *c)

@@ -41,6 +41,10 @@ int32_t bk_layout_ranks(const bk_config *c);
  * where the ranks cannot be used or the batch does not divide. */
 bk_status bk_layout_resolve(bk_layout *out, const bk_config *c, int32_t n_ranks, bk_err *e);
 
+/* Rows of routed tokens that there is room for with moe_capacity_headroom `headroom`: that multiple of what
+ * even routing brings, at most all that can come; on one rank, and with padding, always all. */
+int64_t bk_layout_room(const bk_layout *l, const bk_config *c, double headroom);
+
 /* The layout of a program of one rank that goes on with a sequence by n_tokens tokens: one sample, one
  * micro-batch, and no expert drops a token, for which ones came together must not decide what is said. */
 bk_layout bk_layout_generate(const bk_config *c, int64_t n_tokens);

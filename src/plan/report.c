@@ -45,11 +45,28 @@ static bk_mem_kind step_kind(const bk_graph *g, const bk_value *v, bk_oid writer
     return pass == BK_PASS_FORWARD || pass == BK_PASS_RECOMPUTE ? BK_MEM_ACTIVATIONS : BK_MEM_ACT_GRADS;
 }
 
+/* Whether the value has a row for each that comes to the experts of this rank: what counts them was written
+ * in the node that brings them from several ranks, where there is one. */
+static bool is_routed(const bk_graph *g, const bk_value *v, const bk_oid *writer, bool travels)
+{
+    if (v->rank == 0 || v->dim[0].count == 0) return false;
+    const bk_oid by = writer[bk_root(g, v->dim[0].count - 1)];
+    return !travels || (by != BK_NONE && g->op[by].tag.node == BK_NODE_MOE_DISPATCH);
+}
+
+static bool rows_travel(const bk_graph *g)
+{
+    for (int64_t o = 0; o < g->n_ops; o++)
+        if (g->op[o].tag.node == BK_NODE_MOE_DISPATCH) return true;
+    return false;
+}
+
 static bk_status count_memory(bk_plan_report *r, const bk_plan *p, bk_err *e)
 {
     const bk_graph *g = p->g;
     bk_oid *writer = find_writers(g);
     if (!writer) return bk_err_set(e, BK_E_MEM, "report: out of memory");
+    const bool travels = rows_travel(g);
     r->mem_bytes[BK_MEM_RUN_REST] = p->run_bytes;
     r->mem_bytes[BK_MEM_OTHER_MICRO] = p->peak_bytes - p->run_bytes;
     for (int64_t v = 0; v < g->n_values; v++) {
@@ -60,6 +77,7 @@ static bk_status count_memory(bk_plan_report *r, const bk_plan *p, bk_err *e)
         } else if (p->at_peak[v]) {
             const bk_mem_kind kind = step_kind(g, x, writer[v]);
             r->mem_bytes[kind] += bytes, r->mem_bytes[BK_MEM_OTHER_MICRO] -= bytes;
+            if (is_routed(g, x, writer, travels)) r->routed_bytes += bytes;
             if (kind == BK_MEM_ACTIVATIONS) r->node_bytes[g->op[writer[v]].tag.node] += bytes;
         }
     }
@@ -234,4 +252,17 @@ void bk_plan_report_print(bk_str *out, const bk_plan_report *r, const bk_plan *p
     print_arena(out, p);
     print_work(out, p, n_tokens);
     print_lanes(out, r);
+}
+
+void bk_plan_report_print_rooms(bk_str *out)
+{
+    bk_str_appendf(out, "%-34s %15s  %10s %11s\n", "ROUTED BUFFERS", "rows", "memory", "whole peak");
+}
+
+void bk_plan_report_print_room(bk_str *out, const char *name, int64_t rows, const bk_plan_report *r,
+                               const bk_plan *p)
+{
+    char n[GROUPED], routed[BK_HUMAN_LEN], peak[BK_HUMAN_LEN];
+    bk_str_appendf(out, "  %-32s %15s  %10s %11s\n", name, grouped(n, rows),
+                   bk_human_bytes(routed, r->routed_bytes), bk_human_bytes(peak, p->peak_bytes));
 }

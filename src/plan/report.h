@@ -28,6 +28,7 @@ typedef struct {
     int64_t n_elements, param_bytes;                                 /* their sums */
     int64_t mem_bytes[BK_N_MEMS];                                    /* add up to the plan's peak_bytes */
     int64_t node_bytes[BK_N_NODES]; /* of BK_MEM_ACTIVATIONS, by the node that wrote them; add up to it */
+    int64_t routed_bytes;           /* of them and of their gradients, those counted by the rows of experts */
     int64_t lane_items[BK_N_LANES]; /* items in a step */
     int64_t lane_waits[BK_N_LANES]; /* waits of items of the lane for other lanes */
 } bk_plan_report;
@@ -44,5 +45,11 @@ void bk_plan_report_print_run(bk_str *out, const bk_config *c, const bk_layout *
 /* Appends the tables: parameters, memory, arena, work (per step, and per token: n_tokens in a step), lanes.
  */
 void bk_plan_report_print(bk_str *out, const bk_plan_report *r, const bk_plan *p, int64_t n_tokens);
+
+/* Appends the heading of a table on room for routed tokens, and one of its lines: rows, what they take at the
+ * peak of a plan with so much room, and that peak. */
+void bk_plan_report_print_rooms(bk_str *out);
+void bk_plan_report_print_room(bk_str *out, const char *name, int64_t rows, const bk_plan_report *r,
+                               const bk_plan *p);
 
 #endif

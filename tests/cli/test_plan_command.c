@@ -237,6 +237,8 @@ static void test_plan_command__a_share_of_the_experts(void **state)
     assert_int_equal(share.code, 0);
     assert_null(strstr(one.out, "a2a"));
     assert_null(strstr(one.out, "layout"));
+    assert_non_null(strstr(one.out, "all that come, as planned"));
+    assert_non_null(strstr(share.out, "headroom 2, as planned"));
     assert_non_null(strstr(share.out, "one of 4 ranks, with 2 of the 8 experts"));
     assert_non_null(strstr(share.out, "a2a"));
     assert_non_null(strstr(one.out, "8 micro-batches of 2 samples"));

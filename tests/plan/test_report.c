@@ -37,7 +37,8 @@ static void plan_text(planned *x, const char *more, bk_model_mode mode)
     bk_config_init(&x->c);
     if (bk_config_read_yaml_memory(&x->c, small, strlen(small), "small", &e) != BK_OK ||
         bk_config_read_yaml_memory(&x->c, more, strlen(more), "more", &e) != BK_OK ||
-        bk_config_resolve(&x->c, &e) != BK_OK || bk_layout_resolve(&x->l, &x->c, 1, &e) != BK_OK ||
+        bk_config_resolve(&x->c, &e) != BK_OK ||
+        bk_layout_resolve(&x->l, &x->c, bk_layout_ranks(&x->c), &e) != BK_OK ||
         bk_program_graph(&prog, &x->c, &x->l,
                          &(bk_program_options){.mode = mode, .real = BK_F32, .optimizer = true}, &e) != BK_OK)
         fail_msg("%s", e.msg);
@@ -261,6 +262,30 @@ static void test_report__text(void **state)
     plan_free(&x);
 }
 
+/* Twice the room for rows, twice the bytes of what has a row for each. */
+static void test_report__routed_buffers_grow_with_their_rows(void **state)
+{
+    (void)state;
+    planned dense, one, room[2];
+    plan_text(&dense, mhc, BK_MODEL_TRAIN);
+    assert_int_equal(dense.r.routed_bytes, 0);
+    plan_free(&dense);
+    plan_text(&one, "num_experts: 4\n", BK_MODEL_TRAIN);
+    assert_true(one.r.routed_bytes > 0 && one.r.routed_bytes % (S * B * 2) == 0);
+    plan_free(&one);
+    for (int k = 0; k < 2; k++)
+        plan_text(&room[k],
+                  k ? "num_experts: 4\nexpert_model_parallel_size: 4\nglobal_batch_size: "
+                      "24\nmoe_capacity_headroom: 2\n"
+                    : "num_experts: 4\nexpert_model_parallel_size: 4\nglobal_batch_size: "
+                      "24\nmoe_capacity_headroom: 1\n",
+                  BK_MODEL_TRAIN);
+    assert_int_equal(room[0].l.routed_rows, S * B * 2);
+    assert_int_equal(room[1].l.routed_rows, 2 * S * B * 2);
+    assert_int_equal(room[1].r.routed_bytes, 2 * room[0].r.routed_bytes);
+    plan_free(&room[0]), plan_free(&room[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_report__flops_saturate),
         cmocka_unit_test(test_report__lanes),
         cmocka_unit_test(test_report__text),
+        cmocka_unit_test(test_report__routed_buffers_grow_with_their_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
