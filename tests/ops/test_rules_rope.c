@@ -1,6 +1,9 @@
 /* The rules of rope and its table. */
 #include "ops/grad_bench.h"
 
+#define BK_BOTH "ops/rope/rope_cpu.h"
+#include "base/real_both.h"
+
 static void tables(bk_vid cs[2], bench *b, int64_t seq, int64_t dims)
 {
     bk_err e;
@@ -9,7 +12,7 @@ static void tables(bk_vid cs[2], bench *b, int64_t seq, int64_t dims)
 }
 
 /* Heads of 6 dims, of which 4 turn; q is a part of a fused [S, B, G, (R + 1) * 6]. */
-static void rope_on(bench *b, int64_t interleaved, bool inverse)
+static void rope_on(bench *b, int64_t interleaved, bool inverse, int64_t first)
 {
     bk_vid cs[2], y, q;
     bk_err e;
@@ -19,21 +22,27 @@ static void rope_on(bench *b, int64_t interleaved, bool inverse)
     assert_int_equal(bk_view_add(&q, b->g, "q", base, 5, (const int64_t[]){3, 2, 2, 2, 6},
                                  (const int64_t[]){72, 36, 18, 6, 1}, 6, &e),
                      BK_OK);
-    expect_op(&y, b, .kind = BK_OP_rope, IN(q, cs[0], cs[1]), .attr = {{.i = interleaved}, {.i = inverse}});
+    expect_op(&y, b, .kind = BK_OP_rope, IN(q, cs[0], cs[1]),
+              .attr = {{.i = interleaved}, {.i = inverse}, {.i = first}});
     assert_true(bk_is_dense(&b->g->value[y]));
 }
 
 static void rope_halves(bench *b)
 {
-    rope_on(b, 0, false);
+    rope_on(b, 0, false, 0);
 }
 static void rope_pairs_back(bench *b)
 {
-    rope_on(b, 1, true);
+    rope_on(b, 1, true, 1);
 }
 static void rope_deinterleave(bench *b)
 {
-    rope_on(b, 2, false);
+    rope_on(b, 2, false, 0);
+}
+/* As in multi-latent attention. */
+static void rope_last_dims(bench *b)
+{
+    rope_on(b, 2, false, 2);
 }
 static void rope_one_head_a_group(bench *b)
 {
@@ -50,6 +59,7 @@ static void test_rope__gradient_is_that_of_the_op(void **state)
     check_op(rope_halves, 1, 1);
     check_op(rope_pairs_back, 1, 1);
     check_op(rope_deinterleave, 1, 1);
+    check_op(rope_last_dims, 1, 1);
     check_op(rope_one_head_a_group, 1, 1);
     check_nothing_flows(rope_halves);
 }
@@ -110,11 +120,56 @@ static void test_rope__refuses_what_does_not_fit(void **state)
     expect_refused(&b, "dims", .kind = BK_OP_rope, IN(flat, cs[0], cs[1]));
     expect_refused(&b, "dim 0 must be 4", .kind = BK_OP_rope, IN(longer, cs[0], cs[1]));
     expect_refused(&b, "more than it has", .kind = BK_OP_rope, IN(small, cs[0], cs[1]));
+    expect_refused(&b, "4 dims of each head from dim 3 on", .kind = BK_OP_rope, IN(x, cs[0], cs[1]),
+                   .attr = {[2] = {.i = 3}});
+    expect_refused(&b, "first is -1", .kind = BK_OP_rope, IN(x, cs[0], cs[1]), .attr = {[2] = {.i = -1}});
     expect_refused(&b, "interleaved is 3", .kind = BK_OP_rope, IN(x, cs[0], cs[1]), .attr = {{.i = 3}});
     expect_refused(&b, "not contiguous", .kind = BK_OP_rope, IN(apart, cs[0], cs[1]));
     expect_refused(&b, "even number", .kind = BK_OP_rope_table, .attr = {{.i = 3}, {.i = 5}, {.f = 10}});
     expect_refused(&b, "positions", .kind = BK_OP_rope_table, .attr = {{.i = -1}, {.i = 4}, {.f = 10}});
     expect_refused(&b, "base is 0", .kind = BK_OP_rope_table, .attr = {{.i = 3}, {.i = 4}});
+    bench_close(&b);
+}
+
+#define YARN(base, factor, original, fast, slow, concentration)                                              \
+    .kind = BK_OP_yarn_table,                                                                                \
+    .attr = {{.i = 3},          {.i = 4},      {.f = (base)}, {.f = (factor)},                               \
+             {.i = (original)}, {.f = (fast)}, {.f = (slow)}, {.f = (concentration)}}
+
+static void test_rope__yarn_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    bench b = bench_open(BK_F32);
+    expect_refused(&b, "base is 1, expected a number above 1", YARN(1, 4, 16, 32, 1, 1));
+    expect_refused(&b, "factor is 0", YARN(100, 0, 16, 32, 1, 1));
+    expect_refused(&b, "factor is inf", YARN(100, HUGE_VAL, 16, 32, 1, 1));
+    expect_refused(&b, "original is 0", YARN(100, 4, 0, 32, 1, 1));
+    expect_refused(&b, "beta_fast is -1", YARN(100, 4, 16, -1, 1, 1));
+    expect_refused(&b, "beta_slow is 0", YARN(100, 4, 16, 32, 0, 1));
+    expect_refused(&b, "concentration is inf", YARN(100, 4, 16, 32, 1, HUGE_VAL));
+    expect_refused(&b, "even number", .kind = BK_OP_yarn_table, .attr = {{.i = 3}, {.i = 5}, {.f = 10}});
+    bench_close(&b);
+}
+
+/* The op hands its attributes on, each to its own place, and begins at the position that it is given. */
+static void test_rope__yarn_table_is_that_of_the_kernel(void **state)
+{
+    (void)state;
+    bench b = bench_open(BK_F64);
+    bk_vid cs[2];
+    bk_err e;
+    double want[2][6];
+    const bk_vid position = bench_value(&b, "position", BK_INPUT, BK_I64, DIMS(1));
+    b.g->value[position].scope = BK_STEP;
+    *(int64_t *)bench_data(&b, position) = 7;
+    expect_op(cs, &b, IN(position), YARN(100, 4, 50, 3, 0.5, 1.5));
+    assert_int_equal(bench_run(&b, bench_last(&b), 0, &e), BK_OK);
+    bk_yarn_table_f64(
+        want[0], want[1], 3, 7, 4, 100,
+        &(bk_yarn){.factor = 4, .original = 50, .beta_fast = 3, .beta_slow = 0.5, .concentration = 1.5});
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 6; i++) assert_true(bench_get(&b, cs[k], i) == want[k][i]);
+    assert_int_equal(b.g->value[cs[0]].scope, BK_STEP);
     bench_close(&b);
 }
 
@@ -137,6 +192,8 @@ int main(void)
         cmocka_unit_test(test_rope__writes_into_a_view),
         cmocka_unit_test(test_rope__turns),
         cmocka_unit_test(test_rope__refuses_what_does_not_fit),
+        cmocka_unit_test(test_rope__yarn_refuses_what_does_not_fit),
+        cmocka_unit_test(test_rope__yarn_table_is_that_of_the_kernel),
         cmocka_unit_test(test_rope__table_is_of_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,31 @@ void BK_R(bk_rope_table)(real *cos_table, real *sin_table, int64_t n_positions, 
         }
 }
 
+/* The dim up to which angles make at least so many turns within the original positions. */
+static double dim_of_turns(double turns, int64_t d, double base, int64_t original)
+{
+    const double pi = 3.14159265358979323846;
+    return (double)d * log((double)original / (2 * pi * turns)) / (2 * log(base));
+}
+
+void BK_R(bk_yarn_table)(real *cos_table, real *sin_table, int64_t n_positions, int64_t first_position,
+                         int64_t d, double base, const bk_yarn *yarn)
+{
+    const int64_t half = d / 2;
+    const double low = fmax(floor(dim_of_turns(yarn->beta_fast, d, base, yarn->original)), 0);
+    double high = fmin(ceil(dim_of_turns(yarn->beta_slow, d, base, yarn->original)), (double)(d - 1));
+    if (low == high) high += 0.001;
+    for (int64_t i = 0; i < half; i++) {
+        const double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+        const double theta = pow(base, -2.0 * (double)i / (double)d) * (1 - ramp + ramp / yarn->factor);
+        for (int64_t s = 0; s < n_positions; s++) {
+            const double angle = (double)(first_position + s) * theta;
+            cos_table[s * half + i] = (real)(yarn->concentration * cos(angle));
+            sin_table[s * half + i] = (real)(yarn->concentration * sin(angle));
+        }
+    }
+}
+
 /* Where the two members of pair i stand. */
 typedef struct {
     int64_t step, second; /* at i * step and i * step + second */
@@ -42,8 +67,8 @@ static void pass_through(real *y, const real *x, int64_t n, int beta)
 
 void BK_R(bk_rope_apply)(real *y, bk_heads ys, const real *x, bk_heads xs, const real *cos_table,
                          const real *sin_table, int64_t n_positions, int64_t n_samples, int64_t n_groups,
-                         int64_t heads_per_group, int64_t d, int64_t hd, bk_rope_layout layout, bool inverse,
-                         int beta)
+                         int64_t heads_per_group, int64_t first, int64_t d, int64_t hd, bk_rope_layout layout,
+                         bool inverse, int beta)
 {
     const int64_t half = d / 2, n_tokens = n_positions * n_samples;
     const pairs halves = {1, half}, interleaved = {2, 1};
@@ -57,9 +82,11 @@ void BK_R(bk_rope_apply)(real *y, bk_heads ys, const real *x, bk_heads xs, const
             const int64_t g = h / heads_per_group, r = h % heads_per_group;
             real *to = y + bk_heads_at(ys, s, b, g, r);
             const real *from = x + bk_heads_at(xs, s, b, g, r);
-            rotate_head(to, writes_pairs ? interleaved : halves, from, reads_pairs ? interleaved : halves,
-                        cos_table + s * half, sin_table + s * half, half, sign, beta);
-            pass_through(to + d, from + d, hd - d, beta);
+            pass_through(to, from, first, beta);
+            rotate_head(to + first, writes_pairs ? interleaved : halves, from + first,
+                        reads_pairs ? interleaved : halves, cos_table + s * half, sin_table + s * half, half,
+                        sign, beta);
+            pass_through(to + first + d, from + first + d, hd - first - d, beta);
         }
     }
 }
