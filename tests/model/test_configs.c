@@ -30,6 +30,46 @@ static void test_configs__tiny(void **state)
     model_free(&f);
 }
 
+static void test_configs__gpt2_124m(void **state)
+{
+    (void)state;
+    model_fixture f;
+    build(&f, BK_SOURCE_DIR "/configs/gpt2_124m.yaml");
+    assert_int_equal(model_param_elements(f.g), 124439808 + 47 * 768);
+    assert_int_equal(f.l.n_micro, 128);
+    model_free(&f);
+}
+
+static void test_configs__moe_dense_ends(void **state)
+{
+    (void)state;
+    model_fixture f;
+    build(&f, BK_SOURCE_DIR "/configs/moe_dense_ends.yaml");
+    /* As tiny.yaml, with four layers whose feed-forward is a router, eight experts and one for every token.
+     */
+    const int64_t both = 4 * 128 * 128 + 2 * 128 + 2 * (24 * 512 + 24 + 3);
+    const int64_t dense = 3 * 128 * 320, sparse = 8 * 128 + 9 * 3 * 128 * 128;
+    assert_int_equal(model_param_elements(f.g),
+                     2 * 257 * 128 + 6 * both + 2 * dense + 4 * sparse + 4 * 512 + 4 + 1 + 128);
+    model_free(&f);
+}
+
+/* One of 64 ranks: four experts of each layer, and a stage of multi-token prediction. */
+static void test_configs__deepseek_v3_mhc(void **state)
+{
+    (void)state;
+    model_fixture f;
+    build(&f, BK_SOURCE_DIR "/configs/deepseek_v3_mhc.yaml");
+    assert_int_equal(f.l.n_local_experts, 4);
+    assert_int_equal(f.l.n_micro, 64);
+    assert_int_equal(f.io.n_biases, 59);
+    assert_null(model_param(f.g, "decoder.layers.2.mlp.router.weight"));
+    assert_non_null(model_param(f.g, "decoder.layers.3.mlp.experts.local_experts.3.linear_fc1.weight"));
+    assert_null(model_param(f.g, "decoder.layers.3.mlp.experts.local_experts.4.linear_fc1.weight"));
+    assert_non_null(model_param(f.g, "mtp.layers.0.transformer_layer.mlp.router.weight"));
+    model_free(&f);
+}
+
 static void test_configs__gpt2_124m_mhc(void **state)
 {
     (void)state;
@@ -47,7 +87,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_configs__tiny),
+        cmocka_unit_test(test_configs__gpt2_124m),
         cmocka_unit_test(test_configs__gpt2_124m_mhc),
+        cmocka_unit_test(test_configs__moe_dense_ends),
+        cmocka_unit_test(test_configs__deepseek_v3_mhc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
