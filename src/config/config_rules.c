@@ -39,7 +39,8 @@ static bk_status required_are_set(const bk_config *c, bk_err *e)
 
 static bk_status heads_divide_width(const bk_config *c, bk_err *e)
 {
-    if (bk_option_is_given(c, BK_OPT_kv_channels) || c->hidden_size % c->num_attention_heads == 0)
+    if (c->multi_latent_attention || bk_option_is_given(c, BK_OPT_kv_channels) ||
+        c->hidden_size % c->num_attention_heads == 0)
         return BK_OK;
     return bk_err_set(e, BK_E_INPUT, "%s is not a multiple of %s; change one of them, or set kv_channels",
                       CITE(c, hidden_size), CITE(c, num_attention_heads));
@@ -94,7 +95,7 @@ static bk_status groups_divide_heads(const bk_config *c, bk_err *e)
 
 static bk_status rotated_dims_pair_up(const bk_config *c, bk_err *e)
 {
-    if (c->position_embedding_type != BK_POSITION_ROPE) return BK_OK;
+    if (c->position_embedding_type != BK_POSITION_ROPE || c->multi_latent_attention) return BK_OK;
     const int64_t rotated = (int64_t)((double)c->kv_channels * c->rotary_percent);
     if (rotated > 0 && rotated % 2 == 0) return BK_OK;
     return bk_err_set(e, BK_E_INPUT,
@@ -247,11 +248,21 @@ bk_status bk_config_resolve(bk_config *c, bk_err *e)
         features_are_built, required_are_set, heads_divide_width, activation_is_one, qkv_bias_follows_biases,
     };
     static rule *const after[] = {
-        groups_divide_heads, rotated_dims_pair_up,      positions_cover_samples,
-        mtp_positions,       padding_covers_vocabulary, tensors_fit,
-        bk_config_check_moe, mhc_residual_type,         micro_batches_fill_batch,
-        rates_are_ordered,   warmup_is_one_and_short,   wsd_has_a_tail,
-        split_has_parts,     checkpoints_have_a_folder,
+        groups_divide_heads,
+        rotated_dims_pair_up,
+        positions_cover_samples,
+        mtp_positions,
+        padding_covers_vocabulary,
+        bk_config_check_mla,
+        tensors_fit,
+        bk_config_check_moe,
+        mhc_residual_type,
+        micro_batches_fill_batch,
+        rates_are_ordered,
+        warmup_is_one_and_short,
+        wsd_has_a_tail,
+        split_has_parts,
+        checkpoints_have_a_folder,
     };
     for (int i = 0; i < BK_N_OPTIONS; i++)
         if (!bk_option_is_given(c, (bk_option_id)i)) bk_option_reset(c, (bk_option_id)i);

@@ -39,7 +39,10 @@ static void derive_model(bk_config *c)
 {
     if (c->num_query_groups == 0) c->origin[BK_OPT_num_query_groups].text = NULL; /* the same as unset */
     DERIVE(c, num_query_groups, c->num_attention_heads, "from num_attention_heads");
-    DERIVE(c, kv_channels, c->hidden_size / c->num_attention_heads, "hidden_size / num_attention_heads");
+    if (c->multi_latent_attention)
+        DERIVE(c, kv_channels, c->qk_head_dim + c->qk_pos_emb_head_dim, "qk_head_dim + qk_pos_emb_head_dim");
+    else
+        DERIVE(c, kv_channels, c->hidden_size / c->num_attention_heads, "hidden_size / num_attention_heads");
     if (c->activation == BK_ACT_SWIGLU)
         DERIVE(c, ffn_hidden_size, c->hidden_size * 8 / 3 / 64 * 64, "8/3 hidden_size, down to 64");
     else

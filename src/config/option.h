@@ -95,6 +95,7 @@ static inline bool bk_option_is_given(const bk_config *c, bk_option_id id)
 bk_status bk_config_derive(bk_config *c, bk_err *e);
 
 /* The rules of mixture of experts, for a configuration with derived values. */
+bk_status bk_config_check_mla(const bk_config *c, bk_err *e);
 bk_status bk_config_check_moe(const bk_config *c, bk_err *e);
 
 #endif

@@ -123,26 +123,29 @@ bk_linear_params bk_build_linear_params(bk_builder *b, const char *name, int64_t
 }
 
 static bk_vid norm_param(bk_builder *b, const char *param, const char *alias, const char *which,
-                         bk_init_rule init)
+                         int64_t width, bk_init_rule init)
 {
     char name[BK_NAME_LEN], second[BK_NAME_LEN];
     return bk_build_param(b, &(bk_param){.name = join(name, param, ".", which),
                                          .alias = alias ? join(second, alias, "_", which) : NULL,
                                          .rank = 1,
-                                         .shape = {b->c->hidden_size},
+                                         .shape = {width},
                                          .class_ = BK_CLASS_NORM,
                                          .init = init});
 }
 
 bk_vid bk_build_norm(bk_builder *b, const char *name, bk_vid x, const char *param, const char *alias)
 {
-    const bk_attr eps = {.f = b->c->layernorm_epsilon};
-    const bk_vid gain = norm_param(b, param, alias, "weight", BK_INIT_ONE);
     bk_vid out[3]; /* the output, then the statistics that the backward reads */
+    if (b->st != BK_OK) return BK_NONE;
+    const bk_attr eps = {.f = b->c->layernorm_epsilon};
+    const bk_value *in = &b->g->value[x];
+    const int64_t width = in->dim[in->rank - 1].size;
+    const bk_vid gain = norm_param(b, param, alias, "weight", width, BK_INIT_ONE);
     if (b->c->normalization == BK_NORM_RMS) {
         bk_build_op(out, b, &(bk_op_spec){BK_OP_rmsnorm, BK_IN(x, gain), .name = name, .attr = {eps}});
     } else {
-        const bk_vid shift = norm_param(b, param, alias, "bias", BK_INIT_ZERO);
+        const bk_vid shift = norm_param(b, param, alias, "bias", width, BK_INIT_ZERO);
         bk_build_op(out, b,
                     &(bk_op_spec){BK_OP_layernorm, BK_IN(x, gain, shift), .name = name, .attr = {eps}});
     }

@@ -19,7 +19,6 @@ typedef struct {
     bk_model_io *io;
     bool train, generate;       /* neither: evaluation */
     bk_module module;           /* of the ops to come */
-    bk_vid rope_cos, rope_sin;  /* tables [S, dims/2], or BK_NONE */
     int64_t n_moe_layers;       /* those of multi-token prediction included */
     bk_vid word_embeddings;     /* parameter [Vp, C] */
     bk_vid output_weight;       /* parameter [Vp, C], the same if tied */
@@ -67,8 +66,8 @@ typedef struct {
 bk_linear_params bk_build_linear_params(bk_builder *b, const char *name, int64_t n_out, int64_t n_in,
                                         double std, bool has_bias, bk_param_class class_);
 
-/* The norm that the configuration asks for, of x [S, B, C], with its parameters `param`.weight and .bias;
- * `alias`_weight and _bias are their second spelling, or NULL. */
+/* The norm that the configuration asks for, of the last dim of x, with its parameters `param`.weight and
+ * .bias; `alias`_weight and _bias are their second spelling, or NULL. */
 bk_vid bk_build_norm(bk_builder *b, const char *name, bk_vid x, const char *param, const char *alias);
 
 /* Scope of what differs from batch to batch: a generating program has no micro-batches. */

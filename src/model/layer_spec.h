@@ -9,6 +9,7 @@
 
 typedef enum {
     BK_ATTENTION_STANDARD, /* causal, grouped queries; attention_sublayer.c */
+    BK_ATTENTION_MLA,      /* multi-latent; mla_sublayer.c */
     BK_N_ATTENTIONS
 } bk_attention_kind;
 

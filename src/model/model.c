@@ -26,6 +26,8 @@ static void clear_io(bk_model_io *io)
                         .loss_mask = BK_NONE,
                         .samples = BK_NONE,
                         .loss_seed = BK_NONE,
+                        .rope_cos = BK_NONE,
+                        .rope_sin = BK_NONE,
                         .position = BK_NONE,
                         .loss = BK_NONE,
                         .token_loss = BK_NONE,
@@ -62,8 +64,6 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
                     .io = &io,
                     .train = mode == BK_MODEL_TRAIN,
                     .generate = mode == BK_MODEL_GENERATE,
-                    .rope_cos = BK_NONE,
-                    .rope_sin = BK_NONE,
                     .e = e};
     const bk_layer_spec *spec = NULL;
     bk_vid *layer_out = bk_arena_alloc(&g->arena, c->num_layers, sizeof *layer_out);
@@ -113,10 +113,8 @@ static bk_vid find_probe(const bk_model_io *io, const char *name)
     const struct {
         const char *name;
         bk_vid v;
-    } named[] = {{"out.loss", io->loss},
-                 {"out.token_loss", io->token_loss},
-                 {"logits", io->logits},
-                 {"hidden", io->hidden}};
+    } named[] = {{"out.loss", io->loss}, {"out.token_loss", io->token_loss}, {"logits", io->logits},
+                 {"hidden", io->hidden}, {"rope.cos", io->rope_cos},         {"rope.sin", io->rope_sin}};
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (strcmp(named[i].name, name) == 0) return named[i].v;
     const int64_t layer = layer_of(name);
@@ -148,7 +146,7 @@ bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const 
         return bk_err_set(e, BK_E_INPUT,
                           "probe \"%s\" is not known; there are act.layer0 to act.layer%" PRId64
                           ", out.loss, out.token_loss, " BK_PROBE_OBJECTIVE ", " BK_PROBE_CHOICES
-                          ", logits, hidden",
+                          ", logits, hidden, and where heads turn rope.cos, rope.sin",
                           name, io->n_layers - 1);
     const bk_status st = bk_op_add(NULL, g, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = name}, e);
     if (st == BK_OK) *out = v;

@@ -70,12 +70,14 @@ typedef struct {
                          with respect to `loss`; BK_NONE in evaluation */
     bk_vid position; /* input  [1] i64 "position", of scope step: that of the first token, and how many tokens
                         the caches hold; BK_NONE but in generation */
-    bk_vid loss;     /* [1]     mean of token_loss over the mask */
-    bk_vid token_loss; /* [B, S]  cross entropy, not masked */
-    bk_vid logits;     /* [S, B, Vp]; in generation [1, B, Vp], those of the last token, handed to the host */
-    bk_vid hidden;     /* [S, B, C]  after the final norm */
-    bk_vid loss_sum;   /* state [1] "metric.loss_sum": sum of masked token losses of the step */
-    bk_vid n_tokens;   /* state [1] "metric.n_tokens": sum of the mask */
+    bk_vid rope_cos, rope_sin; /* [S, dims/2] of scope step: the tables that heads turn by; BK_NONE where they
+                                  do not turn */
+    bk_vid loss;               /* [1]     mean of token_loss over the mask */
+    bk_vid token_loss;         /* [B, S]  cross entropy, not masked */
+    bk_vid logits;   /* [S, B, Vp]; in generation [1, B, Vp], those of the last token, handed to the host */
+    bk_vid hidden;   /* [S, B, C]  after the final norm */
+    bk_vid loss_sum; /* state [1] "metric.loss_sum": sum of masked token losses of the step */
+    bk_vid n_tokens; /* state [1] "metric.n_tokens": sum of the mask */
     bk_model_loss *losses; /* [n_losses] in training; owned by the graph's arena, as are the other lists */
     int n_losses;
     bk_model_bias *biases; /* [n_biases] in training */
@@ -100,7 +102,8 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
 #define BK_PROBE_CHOICES   "choices"
 
 /* Appends an op that hands a value to the host in each micro-batch, and gives its id. Names: "act.layerI" (0
- * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden", and in training BK_PROBE_OBJECTIVE, the
+ * <= I < n_layers), "out.loss", "out.token_loss", "logits", "hidden", where heads turn
+ * "rope.cos" and "rope.sin" (once a step), and in training BK_PROBE_OBJECTIVE, the
  * scalar whose gradient it follows: every loss times its coefficient. BK_PROBE_CHOICES appends an op for each
  * of io.choices and gives the last (BK_NONE if there are none). BK_E_INPUT for another. */
 bk_status bk_model_probe(bk_vid *out, bk_graph *g, const bk_model_io *io, const char *name, bk_err *e);

@@ -12,11 +12,23 @@ typedef struct {
     bk_vid y, bias;
 } bk_branch;
 
-/* pre_process.c: token ids to streams. Sets the rope tables and word_embeddings of the builder. */
+/* pre_process.c: token ids to streams. Sets the rope tables of the io and word_embeddings of the
+ * builder. */
 bk_vid bk_build_pre_process(bk_builder *b);
 
 /* attention_sublayer.c: x [S, B, C], normalised. */
 bk_branch bk_build_self_attention(bk_builder *b, bk_vid x);
+
+/* mla_sublayer.c: x [S, B, C], normalised. */
+bk_branch bk_build_mla(bk_builder *b, bk_vid x);
+/* mla_sublayer.c: the rope tables of the io as multi-latent attention turns by them. */
+void bk_build_mla_rope_tables(bk_builder *b);
+
+/* core_attention.c: softmax(scale * q k^T) v of q [S, B, G, R, d], k [S, B, G, d], v [S, B, G, dv], the heads
+ * side by side: [S, B, G * R * dv]. In generation k and v go to the layer's caches first. */
+bk_vid bk_build_core_attention(bk_builder *b, bk_vid q, bk_vid k, bk_vid v, double scale);
+/* core_attention.c: linear_proj of the context, `width` wide. */
+bk_branch bk_build_attention_out(bk_builder *b, bk_vid context, int64_t width);
 
 /* mlp_sublayer.c: x [S, B, C], normalised. */
 bk_branch bk_build_dense_mlp(bk_builder *b, bk_vid x);

@@ -19,7 +19,7 @@ static void rope_tables(bk_builder *b)
     bk_build_op(table, b,
                 &(bk_op_spec){BK_OP_rope_table, BK_IN(b->io->position), .name = "rope",
                               .attr = {{b->l->seq}, {dims}, {.f = b->c->rotary_base}}});
-    b->rope_cos = table[0], b->rope_sin = table[1];
+    b->io->rope_cos = table[0], b->io->rope_sin = table[1];
 }
 
 bk_vid bk_build_pre_process(bk_builder *b)
@@ -42,9 +42,11 @@ bk_vid bk_build_pre_process(bk_builder *b)
         const bk_vid table = embedding_table(b, "position_embeddings.weight", c->max_position_embeddings);
         x = bk_build_op1(b, &(bk_op_spec){BK_OP_add_pos, BK_IN(x, table, b->io->position),
                                           .name = "embedding.positioned"});
-    } else if (c->position_embedding_type == BK_POSITION_ROPE) {
-        rope_tables(b);
     }
+    if (c->multi_latent_attention)
+        bk_build_mla_rope_tables(b);
+    else if (c->position_embedding_type == BK_POSITION_ROPE)
+        rope_tables(b);
     if (p > 0)
         x = bk_build_op1(b,
                          &(bk_op_spec){BK_OP_dropout, BK_IN(x, b->io->samples), .name = "embedding.dropped",

@@ -2,9 +2,15 @@
  * path. */
 #include "model/parts.h"
 
-/* What builds each kind of sublayer. */
-static bk_branch (*const build_attention[BK_N_ATTENTIONS])(bk_builder *b, bk_vid x) = {
-    [BK_ATTENTION_STANDARD] = bk_build_self_attention};
+/* What builds each kind of sublayer. Megatron may keep the norm in front of it with the linear layer that
+ * reads it. */
+static const struct {
+    bk_branch (*build)(bk_builder *b, bk_vid x);
+    const char *norm_alias;
+} attentions[BK_N_ATTENTIONS] = {
+    [BK_ATTENTION_STANDARD] = {bk_build_self_attention, "self_attention.linear_qkv.layer_norm"},
+    [BK_ATTENTION_MLA] = {bk_build_mla, "self_attention.linear_qkv_down_proj.layer_norm"},
+};
 static bk_branch (*const build_mlp[BK_N_MLPS])(bk_builder *b, bk_vid x) = {
     [BK_MLP_DENSE] = bk_build_dense_mlp, [BK_MLP_MOE] = bk_build_moe};
 
@@ -13,8 +19,8 @@ bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, b
     bk_residual r;
     bk_build_at(b, layer, BK_NODE_ATTN);
     bk_vid h = bk_build_residual_open(&r, b, spec, "attn", "self_attention_hyper_connection.", x);
-    h = bk_build_norm(b, "attn.norm", h, "input_layernorm", "self_attention.linear_qkv.layer_norm");
-    const bk_branch attention = build_attention[spec->attention](b, h);
+    h = bk_build_norm(b, "attn.norm", h, "input_layernorm", attentions[spec->attention].norm_alias);
+    const bk_branch attention = attentions[spec->attention].build(b, h);
     x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
 
     /* What stands before the experts is the attention's node, so that all of it can run beside the exchange

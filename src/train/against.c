@@ -6,6 +6,7 @@
 
 #include "ir/element.h"
 #include "train/against_file.h"
+#include "train/against_rope.h"
 #include "train/check_host.h"
 #include "train/session.h"
 
@@ -21,6 +22,7 @@ typedef struct {
     bk_dtype real;
     bk_outcome *out;
     bk_session s;
+    bool has_rope; /* the file has the tables that this model turns by */
     bk_err *e;
 } run;
 
@@ -100,14 +102,17 @@ static bk_status add_gradients_program(run *r)
 {
     const int64_t n = r->c->num_layers;
     bk_program prog = {0};
-    const char **probe = bk_arena_alloc(&r->out->arena, n + 2, sizeof *probe);
+    const char **probe = bk_arena_alloc(&r->out->arena, n + 2 + BK_AGAINST_ROPE_PROBES, sizeof *probe);
+    int n_probes = (int)n + 2;
     if (!probe) return bk_err_set(r->e, BK_E_MEM, "check: out of memory");
     probe[0] = "out.loss", probe[1] = "out.token_loss";
     for (int64_t i = 0; i < n; i++)
         if (!(probe[i + 2] = bk_arena_printf(&r->out->arena, "act.layer%" PRId64, i)))
             return bk_err_set(r->e, BK_E_MEM, "check: out of memory");
+    for (int k = 0; k < BK_AGAINST_ROPE_PROBES && r->has_rope; k++)
+        probe[n_probes++] = bk_against_rope_probes[k];
     const bk_program_options o = {
-        .mode = BK_MODEL_TRAIN, .real = r->real, .fetch_grads = true, .probe = probe, .n_probes = (int)n + 2};
+        .mode = BK_MODEL_TRAIN, .real = r->real, .fetch_grads = true, .probe = probe, .n_probes = n_probes};
     const bk_status st = bk_program_graph(&prog, r->c, &r->l, &o, r->e);
     if (st == BK_OK) bk_session_add(&r->s, &prog, 1);
     return st;
@@ -158,8 +163,10 @@ static bk_status run_gradients(run *r)
     static const char *const names[] = {"in.tokens", "in.labels", "in.loss_mask"};
     bk_check_host h = {.g = prog->g};
     const bk_host host = bk_check_host_of(&h);
+    bk_against_rope rope = {0};
     bk_status st;
     BK_TRY(tap_results(r, &h));
+    if (r->has_rope) BK_TRY(bk_against_rope_tap(&rope, &h, r->out, r->e));
     for (int k = 0; k < 3; k++) {
         double *data;
         BK_TRY(bk_against_read(&data, r->out, r->file, names[k], 2, shape, r->e));
@@ -167,6 +174,7 @@ static bk_status run_gradients(run *r)
     }
     BK_TRY(feed_constants(r, &h));
     BK_TRY(bk_exec_run(r->s.exec, prog->p, &host, r->e));
+    if (r->has_rope) BK_TRY(bk_against_rope_keep(r->out, &rope, r->file, r->e));
 done:
     bk_check_host_free(&h);
     return st;
@@ -310,7 +318,8 @@ static bk_status load_params(run *r)
 
 bk_status bk_against_model(bk_outcome *out, const bk_st *file, const bk_config *c, bk_dtype real, bk_err *e)
 {
-    run r = {.file = file, .c = c, .real = real, .out = out, .e = e};
+    run r = {
+        .file = file, .c = c, .real = real, .out = out, .has_rope = bk_against_has_rope(file, c), .e = e};
     const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = true};
     const bool trains = has_training(file);
     bk_status st;

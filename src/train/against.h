@@ -1,7 +1,8 @@
 /* A model, or one hyper-connection, run on the parameters and inputs of a file of reference vectors.
  *
  * A model file: metadata "config" (JSON, Megatron's older option names), in.tokens, in.labels, in.loss_mask,
- * param.*; compared are out.loss, out.token_loss, act.layerI, grad.*. With train.* also ten steps of AdamW on
+ * param.*; compared are out.loss, out.token_loss, act.layerI, grad.*, and rope tables
+ * (against_rope.h). With train.* also ten steps of AdamW on
  * train.tokensK [batch, seq + 1], labels being the tokens one further on: train.loss, train.grad_norm,
  * train.final.*.
  *

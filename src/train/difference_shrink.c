@@ -12,6 +12,11 @@ enum {
     GROUPS = 2,
     HEADS_OF_GROUP = 2,
     HEAD = 4,
+    Q_LATENT = 5,
+    KV_LATENT = 6,
+    QK_HEAD = 3,
+    ROTATED = 4,
+    V_HEAD = 5,
     FFN = 12,
     SEQ = 6,
     BATCH = 2,
@@ -102,6 +107,19 @@ done:
     return st;
 }
 
+/* Widths that differ from each other, and the two pairs that turn: the faster as it did, the slower as YaRN
+ * has it for as long a sequence as before. */
+static bk_status shrink_latents(bk_config *c, bk_err *e)
+{
+    bk_status st = BK_OK;
+    if (c->q_lora_rank != BK_UNSET_COUNT)
+        st = set_count(c, "q_lora_rank", least(c->q_lora_rank, Q_LATENT), e);
+    if (st == BK_OK) st = set_count(c, "kv_lora_rank", least(c->kv_lora_rank, KV_LATENT), e);
+    if (st == BK_OK) st = set_count(c, "qk_head_dim", least(c->qk_head_dim, QK_HEAD), e);
+    if (st == BK_OK) st = set_count(c, "qk_pos_emb_head_dim", least(c->qk_pos_emb_head_dim, ROTATED), e);
+    return st == BK_OK ? set_count(c, "v_head_dim", least(c->v_head_dim, V_HEAD), e) : st;
+}
+
 bk_status bk_difference_shrink(bk_config *c, bk_err *e)
 {
     const bool square = c->num_attention_heads * c->kv_channels == c->hidden_size;
@@ -130,6 +148,7 @@ bk_status bk_difference_shrink(bk_config *c, bk_err *e)
         {"mtp_num_layers", least(c->mtp_num_layers, LAYERS)},
     };
     bk_status st = c->num_experts > 0 ? shrink_experts(c, e) : BK_OK;
+    if (st == BK_OK && c->multi_latent_attention) st = shrink_latents(c, e);
     for (size_t k = 0; k < sizeof small / sizeof *small && st == BK_OK; k++)
         st = set_count(c, small[k].name, small[k].value, e);
     /* What a detached head holds back is missing in the gradient, but not in the loss. */
@@ -147,7 +166,9 @@ static bool applies(const bk_config *c, bk_option_id id)
 {
     const bk_group group = bk_options[id].group;
     if (id == BK_OPT_enable_mhc_connections) return true;
+    if (id == BK_OPT_kv_channels) return !c->multi_latent_attention;
     return group == BK_GROUP_MHC   ? c->enable_mhc_connections
+           : group == BK_GROUP_MLA ? c->multi_latent_attention
            : group == BK_GROUP_MTP ? c->mtp_num_layers > 0
            : group == BK_GROUP_MOE ? c->num_experts > 0
                                    : true;
@@ -163,6 +184,15 @@ void bk_difference_describe(bk_str *out, const bk_config *c)
                  SHOWN(num_attention_heads),
                  SHOWN(num_query_groups),
                  SHOWN(kv_channels),
+                 SHOWN(multi_latent_attention),
+                 SHOWN(q_lora_rank),
+                 SHOWN(kv_lora_rank),
+                 SHOWN(qk_head_dim),
+                 SHOWN(qk_pos_emb_head_dim),
+                 SHOWN(v_head_dim),
+                 SHOWN(qk_layernorm),
+                 SHOWN(mla_down_proj_fusion),
+                 SHOWN(rope_type),
                  SHOWN(ffn_hidden_size),
                  SHOWN(activation),
                  SHOWN(normalization),

@@ -13,13 +13,14 @@ typedef struct {
     char *bytes; /* of the whole file; tensors of `st` lie inside */
     long n_bytes;
     bk_st *st;
+    const char *more; /* options on top of the file's, YAML */
     bk_outcome ours;
 } reference;
 
 static inline void reference_read(reference *r, const char *path)
 {
     bk_err e = {0};
-    *r = (reference){0};
+    *r = (reference){.more = ""};
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
@@ -40,17 +41,24 @@ static inline bk_status reference_run(reference *r, bk_err *e)
     bk_config c;
     bk_config_init(&c);
     bk_status st = bk_against_config(&c, r->st, "reference", e);
+    if (st == BK_OK) st = bk_config_read_yaml_memory(&c, r->more, strlen(r->more), "more", e);
     if (st == BK_OK) st = bk_config_resolve(&c, e);
     if (st == BK_OK) st = bk_against_model(&r->ours, r->st, &c, BK_F32, e);
     bk_config_free(&c);
     return st;
 }
 
-static inline void reference_open(reference *r, const char *path)
+static inline void reference_open_with(reference *r, const char *path, const char *more)
 {
     bk_err e = {0};
     reference_read(r, path);
+    r->more = more;
     if (reference_run(r, &e) != BK_OK) fail_msg("%s", e.msg);
+}
+
+static inline void reference_open(reference *r, const char *path)
+{
+    reference_open_with(r, path, "");
 }
 
 static inline void reference_close(reference *r)

@@ -27,6 +27,14 @@
 #define MOE    "num_experts: 8\nmoe_ffn_hidden_size: 24\nmoe_aux_loss_coeff: 0.05\nmoe_z_loss_coeff: 0.02\n"
 #define BIASED "moe_router_score_function: sigmoid\nmoe_router_enable_expert_bias: true\n"
 
+/* Sharp YaRN, with a concentration of the tables and one in the scale. */
+#define MLA                                                                                                  \
+    COMMON "num_attention_heads: 8\nmulti_latent_attention: true\nq_lora_rank: 24\nkv_lora_rank: 16\n"       \
+           "qk_head_dim: 8\nqk_pos_emb_head_dim: 8\nv_head_dim: 12\nmake_vocab_size_divisible_by: 1\n"       \
+           "normalization: RMSNorm\nposition_embedding_type: rope\nadd_bias_linear: false\nswiglu: true\n"   \
+           "hidden_dropout: 0\nattention_dropout: 0\nqk_layernorm: true\nrotary_scaling_factor: 4\n"         \
+           "original_max_position_embeddings: 16\nmscale: 1.5\nmscale_all_dim: 0.5\n"
+
 static void shrink(bk_config *c, const char *text)
 {
     bk_err e = {0};
@@ -77,6 +85,20 @@ static void test_check_difference__odd_heads_and_rotations(void **state)
     passes(LLAMA_LIKE MHC(2, 5) "kv_channels: 24\nrotary_percent: 0.5\nrotary_interleaved: true\n");
     passes(COMMON "num_attention_heads: 4\nnum_query_groups: 1\nposition_embedding_type: none\n"
                   "add_bias_linear: false\nadd_qkv_bias: true\nnormalization: RMSNorm\n");
+}
+
+/* With and without a query latent, norms, fusion, biases, dropout, experts, hyper-connections, MTP. */
+static void test_check_difference__with_latents(void **state)
+{
+    (void)state;
+    passes(MLA);
+    passes(MLA "mla_down_proj_fusion: true\n");
+    passes(MLA MHC(4, 5) MOE "mla_down_proj_fusion: true\nmtp_num_layers: 1\n");
+    passes(COMMON
+           "num_attention_heads: 4\nmulti_latent_attention: true\nrope_type: rope\nhidden_dropout: 0.2\n"
+           "attention_dropout: 0.1\nmicro_batch_size: 2\nglobal_batch_size: 8\nqk_layernorm: true\n");
+    passes(GPT_LIKE MHC(2, 5) "multi_latent_attention: true\nq_lora_rank: 4\nqk_head_dim: 2\nv_head_dim: 1\n"
+                              "qk_pos_emb_head_dim: 2\nkv_lora_rank: 3\n");
 }
 
 /* Every way to score and choose, all of a token's experts and one, dropped tokens, layers of both kinds. */
@@ -262,6 +284,27 @@ static void test_check_difference__shrinking_keeps_every_kind(void **state)
 }
 
 /* What is small already stays as it is. */
+static void test_check_difference__shrinking_keeps_latents(void **state)
+{
+    (void)state;
+    bk_config c;
+    bk_str text = {0};
+    shrink(&c, MLA);
+    assert_int_equal(c.num_query_groups, c.num_attention_heads);
+    assert_true(c.q_lora_rank < 24 && c.kv_lora_rank < 16 && c.q_lora_rank != c.kv_lora_rank);
+    assert_int_equal(c.qk_pos_emb_head_dim, 4);
+    assert_true(c.v_head_dim != c.qk_head_dim && c.v_head_dim != c.qk_head_dim + c.qk_pos_emb_head_dim);
+    bk_difference_describe(&text, &c);
+    assert_non_null(strstr(bk_str_text(&text), "multi_latent_attention true"));
+    assert_null(strstr(bk_str_text(&text), "kv_channels"));
+    bk_str_free(&text);
+    bk_config_free(&c);
+
+    shrink(&c, COMMON "num_attention_heads: 4\nmulti_latent_attention: true\n");
+    assert_int_equal(c.q_lora_rank, BK_UNSET_COUNT);
+    bk_config_free(&c);
+}
+
 static void test_check_difference__shrinking_never_grows(void **state)
 {
     (void)state;
@@ -285,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_check_difference__without_mhc),
         cmocka_unit_test(test_check_difference__with_mhc),
         cmocka_unit_test(test_check_difference__odd_heads_and_rotations),
+        cmocka_unit_test(test_check_difference__with_latents),
         cmocka_unit_test(test_check_difference__with_experts),
         cmocka_unit_test(test_check_difference__with_experts_that_drop_tokens),
         cmocka_unit_test(test_check_difference__with_further_tokens),
@@ -292,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_check_difference__scaled_gradients_fail),
         cmocka_unit_test(test_check_difference__one_wrong_element_fails),
         cmocka_unit_test(test_check_difference__shrinking_keeps_every_kind),
+        cmocka_unit_test(test_check_difference__shrinking_keeps_latents),
         cmocka_unit_test(test_check_difference__shrinking_never_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

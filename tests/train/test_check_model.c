@@ -12,12 +12,13 @@
 
 #define FILE_OF(name) BK_ORACLE_DIR "/" name ".safetensors"
 
-static void agrees(const char *path, int64_t n_rows, bool trains)
+/* `more`: further options, YAML. */
+static void agrees_with(const char *path, const char *more, int64_t n_rows, bool trains)
 {
     reference r;
     bk_check_report report;
     bk_str text = {0};
-    reference_open(&r, path);
+    reference_open_with(&r, path, more);
     reference_compare(&report, &r);
     bk_check_report_print(&text, &report);
     if (report.n_failed > 0) fail_msg("%s\n%s", path, bk_str_text(&text));
@@ -26,6 +27,11 @@ static void agrees(const char *path, int64_t n_rows, bool trains)
     bk_str_free(&text);
     bk_check_report_free(&report);
     reference_close(&r);
+}
+
+static void agrees(const char *path, int64_t n_rows, bool trains)
+{
+    agrees_with(path, "", n_rows, trains);
 }
 
 static void test_check_model__dense_plain(void **state)
@@ -88,6 +94,32 @@ static void test_check_model__moe_droppad_mhc4(void **state)
     agrees(FILE_OF("moe_droppad_mhc4"), 56, false);
 }
 
+/* The down projections as two products, and as one. */
+static void latents_agree(const char *path, int64_t n_rows)
+{
+    agrees(path, n_rows, false);
+    agrees_with(path, "mla_down_proj_fusion: true\n", n_rows, false);
+}
+
+static void test_check_model__mla_dense_mhc4(void **state)
+{
+    (void)state;
+    latents_agree(FILE_OF("mla_dense_mhc4"), 52);
+}
+
+/* With the tables of both layers. */
+static void test_check_model__mla_yarn_dense_mhc4(void **state)
+{
+    (void)state;
+    latents_agree(FILE_OF("mla_yarn_dense_mhc4"), 56);
+}
+
+static void test_check_model__mla_moe_mhc4(void **state)
+{
+    (void)state;
+    latents_agree(FILE_OF("mla_moe_mhc4"), 66);
+}
+
 /* Gradients, losses, activations, results of training. Below the floor are alpha_pre and alpha_res of the
  * first hyper-connection, which sees equal streams. */
 static void test_check_model__every_scaled_tensor_is_caught(void **state)
@@ -138,6 +170,9 @@ int main(void)
         cmocka_unit_test(test_check_model__moe_mhc4_mtp1),
         cmocka_unit_test(test_check_model__moe_sigmoid_bias_mhc4),
         cmocka_unit_test(test_check_model__moe_droppad_mhc4),
+        cmocka_unit_test(test_check_model__mla_dense_mhc4),
+        cmocka_unit_test(test_check_model__mla_yarn_dense_mhc4),
+        cmocka_unit_test(test_check_model__mla_moe_mhc4),
         cmocka_unit_test(test_check_model__every_scaled_tensor_is_caught),
         cmocka_unit_test(test_check_model__transposed_residual_block_is_caught),
     };

@@ -157,6 +157,13 @@ static const char *const models[] = {
     "moe_router_load_balancing_type: none\nmtp_num_layers: 1\nuntie_embeddings_and_output_weights: true\n"
     "position_embedding_type: rope\nnormalization: RMSNorm\nswiglu: true\nadd_bias_linear: false\n"
     "enable_mhc_connections: true\nmhc_num_residual_streams: 2\nmhc_init_gating_factor: 0.5\n",
+    /* multi-latent attention, values narrower than keys; YaRN, one down projection */
+    "multi_latent_attention: true\nq_lora_rank: 12\nkv_lora_rank: 10\nqk_head_dim: 6\n"
+    "qk_pos_emb_head_dim: 4\nv_head_dim: 7\nqk_layernorm: true\nmla_down_proj_fusion: true\n"
+    "rotary_scaling_factor: 4\noriginal_max_position_embeddings: 56\nmscale_all_dim: 0.5\n"
+    "position_embedding_type: rope\nnormalization: RMSNorm\nswiglu: true\nadd_bias_linear: false\n"
+    "untie_embeddings_and_output_weights: true\n"
+    "enable_mhc_connections: true\nmhc_num_residual_streams: 2\nmhc_init_gating_factor: 0.5\n",
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
