@@ -1,16 +1,16 @@
 /* Addresses: run values from the shared layout, values of scope micro inside their chunk's slot, values of
  * scope step around the chunks' blocks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "base/vec.h"
 #include "plan/build.h"
+#include "plan/room.h"
 
 /* Something to place: a block or a chunk's slots. */
 typedef struct {
     bk_life life;
-    int64_t bytes, padded, offset; /* padded: so that whatever follows is aligned */
+    int64_t bytes, padded; /* padded: so that whatever follows is aligned */
     int64_t *result;
     int64_t order; /* ties are broken by it, so that the layout is the same on every machine */
 } piece;
@@ -22,44 +22,22 @@ static int larger_first(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Puts k among the pieces placed so far, which stand in the order of their offsets. */
-static void insert_placed(int64_t *placed, const piece *x, int64_t k)
-{
-    int64_t lo = 0, hi = k; /* the first with a larger offset is in [lo, hi] */
-    while (lo < hi) {
-        const int64_t mid = lo + (hi - lo) / 2;
-        if (x[placed[mid]].offset > x[k].offset)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    memmove(placed + lo + 1, placed + lo, (size_t)(k - lo) * sizeof *placed);
-    placed[lo] = k;
-}
-
 /* Greedy by size: the largest piece first, each at the lowest offset at which nothing alive at the same time
  * stands. Returns the bytes of the whole, or -1 on overflow or lack of memory. */
 static int64_t place_all(piece *x, int64_t n)
 {
-    int64_t *placed = malloc((size_t)(n + 1) * sizeof *placed);
-    if (!placed) return -1;
+    int64_t n_times = 1, total = 0;
+    for (int64_t k = 0; k < n; k++)
+        if (x[k].life.last >= n_times) n_times = x[k].life.last + 1;
+    bk_room room;
+    bk_status st = bk_room_init(&room, n_times);
     qsort(x, (size_t)n, sizeof *x, larger_first);
-    int64_t total = 0;
-    for (int64_t k = 0; k < n && total >= 0; k++) {
-        int64_t at = 0;
-        for (int64_t j = 0; j < k && x[placed[j]].offset - at < x[k].padded; j++) {
-            const piece *y = &x[placed[j]];
-            if (y->life.first > x[k].life.last || x[k].life.first > y->life.last || !y->bytes) continue;
-            if (y->offset + y->padded > at) at = y->offset + y->padded;
-        }
-        x[k].offset = *x[k].result = at;
-        insert_placed(placed, x, k);
-        int64_t end;
-        if (!bk_add64(&end, at, x[k].padded)) total = -1;
-        if (total >= 0 && at + x[k].bytes > total) total = at + x[k].bytes;
+    for (int64_t k = 0; k < n && st == BK_OK; k++) {
+        st = bk_room_take(x[k].result, &room, x[k].life.first, x[k].life.last, x[k].padded);
+        if (st == BK_OK && *x[k].result + x[k].bytes > total) total = *x[k].result + x[k].bytes;
     }
-    free(placed);
-    return total;
+    bk_room_free(&room);
+    return st == BK_OK ? total : -1;
 }
 
 static bk_status place_space(int64_t *bytes, bk_build *b, bk_space space, int16_t chunk, bk_err *e)
@@ -69,7 +47,7 @@ static bk_status place_space(int64_t *bytes, bk_build *b, bk_space space, int16_
     for (int64_t k = 0; x && k < b->n_blocks; k++) {
         bk_block *q = &b->block[k];
         if (q->space != space || (space == BK_SPACE_SLOT && q->chunk != chunk)) continue;
-        x[n] = (piece){q->life, q->bytes, bk_align_up(q->bytes, BK_ALIGN_BYTES), 0, &q->offset, n};
+        x[n] = (piece){q->life, q->bytes, bk_align_up(q->bytes, BK_ALIGN_BYTES), &q->offset, n};
         n++;
     }
     for (int32_t c = 0; x && c < b->p->n_chunks && space == BK_SPACE_STEP; c++) {
@@ -78,7 +56,7 @@ static bk_status place_space(int64_t *bytes, bk_build *b, bk_space space, int16_
         int64_t all, end;
         if (padded < 0 || !bk_mul64(&all, padded, q->n_slots) || !bk_add64(&end, all, q->slot_bytes))
             all = padded = -1;
-        x[n] = (piece){{b->micro_pos, b->micro_pos}, all - padded + q->slot_bytes, all, 0, &q->base, n};
+        x[n] = (piece){{b->micro_pos, b->micro_pos}, all - padded + q->slot_bytes, all, &q->base, n};
         n++;
     }
     bool fits = x != NULL;
