@@ -34,14 +34,22 @@ bk_dtype bk_rule_real(const bk_graph *g, const bk_op *op)
     return g->real;
 }
 
+/* Values are seen once by their bits, a span of ids after the other; an op's ids stand in few of them. */
 int64_t bk_cost_bytes(const bk_graph *g, const bk_op *op)
 {
+    enum { SPAN = 4096 };
+    const bk_vid *list = g->operand + op->first;
     int64_t bytes = 0;
-    for (int k = 0; k < bk_n_operands(op); k++) {
-        const bk_vid *list = g->operand + op->first;
-        bool seen = list[k] == BK_NONE;
-        for (int j = 0; j < k && !seen; j++) seen = list[j] == list[k];
-        if (!seen) bytes += bk_value_bytes(&g->value[list[k]]);
+    for (int64_t from = 0, next; from < INT64_MAX; from = next) {
+        uint64_t seen[SPAN / 64] = {0};
+        next = INT64_MAX;
+        for (int32_t k = 0; k < bk_n_operands(op); k++) {
+            const int64_t bit = list[k] - from; /* an absent input is below every span */
+            if (bit >= SPAN && list[k] < next) next = list[k];
+            if (bit < 0 || bit >= SPAN || seen[bit / 64] >> bit % 64 & 1) continue;
+            seen[bit / 64] |= UINT64_C(1) << bit % 64;
+            bytes += bk_value_bytes(&g->value[list[k]]);
+        }
     }
     return bytes;
 }

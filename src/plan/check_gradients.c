@@ -11,42 +11,54 @@ static bk_status bad(bk_err *e, const char *name, const char *what)
     return bk_err_set(e, BK_E_CHECK, "rule 3: parameter %s: %s", name, what);
 }
 
-static bool updates_value(const bk_graph *g, const bk_op *op, bk_vid v)
-{
-    for (int32_t k = 0; k < op->n_upd; k++)
-        if (bk_root(g, bk_upds(g, op)[k]) == v) return true;
-    return false;
-}
-
-static bool reads_value(const bk_graph *g, const bk_op *op, bk_vid v)
-{
-    for (int32_t k = 0; k < op->n_in; k++)
-        if (bk_ins(g, op)[k] != BK_NONE && bk_root(g, bk_ins(g, op)[k]) == v) return true;
-    return false;
-}
+/* An op that has a value, or views of it, among its inputs, and among its updates. */
+typedef struct {
+    bk_oid op;
+    bool reads, updates;
+} value_use;
 
 /* For each value (not a view) the ops that have it among their operands, and for each parameter its terms. */
 typedef struct {
     const bk_graph *g;
-    int64_t *first_op; /* ops of v: op[first_op[v]] .. op[first_op[v + 1] - 1], once each, in plain order */
-    bk_oid *op;
+    int64_t *first_use; /* uses of v: use[first_use[v]] .. use[first_use[v + 1] - 1], by op */
+    value_use *use;
     int64_t *first_term; /* likewise, indices into graph.term */
     int64_t *term;
 } param_uses;
 
-/* Counts ops where `op` is NULL, otherwise stores them. */
-static void list_ops(int64_t *at, bk_oid *op, const bk_graph *g, bk_oid *last)
+/* Counts uses where `list` is NULL, otherwise stores them. */
+static void list_uses(int64_t *at, value_use *list, const bk_graph *g, bk_oid *last)
 {
     for (int64_t v = 0; v < g->n_values; v++) last[v] = BK_NONE;
     for (int64_t o = 0; o < g->n_ops; o++)
         for (int32_t k = 0; k < bk_n_operands(&g->op[o]); k++) {
-            const bk_vid operand = g->operand[g->op[o].first + k];
+            const bk_op *op = &g->op[o];
+            const bk_vid operand = g->operand[op->first + k];
             const bk_vid v = operand == BK_NONE ? BK_NONE : bk_root(g, operand);
-            if (v == BK_NONE || last[v] == o) continue;
-            last[v] = (bk_oid)o;
-            if (op) op[at[v]] = (bk_oid)o;
-            at[v]++;
+            if (v == BK_NONE) continue;
+            if (last[v] != o) {
+                last[v] = (bk_oid)o;
+                if (list) list[at[v]] = (value_use){.op = (bk_oid)o};
+                at[v]++;
+            }
+            if (list && k < op->n_in) list[at[v] - 1].reads = true;
+            if (list && k >= op->n_in + op->n_out) list[at[v] - 1].updates = true;
         }
+}
+
+/* How an op uses a value. */
+static value_use use_by(const param_uses *x, bk_vid v, bk_oid op)
+{
+    int64_t lo = x->first_use[v], hi = x->first_use[v + 1];
+    while (lo < hi) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (x->use[mid].op == op) return x->use[mid];
+        if (x->use[mid].op < op)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return (value_use){.op = op};
 }
 
 /* Counts at [1 + k] become the first places at [k]. */
@@ -64,23 +76,23 @@ static void step_back(int64_t *first, int64_t n)
 
 static void uses_free(param_uses *x)
 {
-    free(x->first_op), free(x->op), free(x->first_term), free(x->term);
+    free(x->first_use), free(x->use), free(x->first_term), free(x->term);
 }
 
 static bk_status uses_init(param_uses *x, const bk_graph *g, bk_err *e)
 {
     bk_oid *last = malloc((size_t)(g->n_values + 1) * sizeof *last);
     *x = (param_uses){.g = g,
-                      .first_op = calloc((size_t)g->n_values + 2, sizeof *x->first_op),
-                      .op = malloc((size_t)(g->n_operands + 1) * sizeof *x->op),
+                      .first_use = calloc((size_t)g->n_values + 2, sizeof *x->first_use),
+                      .use = malloc((size_t)(g->n_operands + 1) * sizeof *x->use),
                       .first_term = calloc((size_t)g->n_params + 2, sizeof *x->first_term),
                       .term = malloc((size_t)(g->n_terms + 1) * sizeof *x->term)};
-    const bool ok = last && x->first_op && x->op && x->first_term && x->term;
+    const bool ok = last && x->first_use && x->use && x->first_term && x->term;
     if (ok) {
-        list_ops(x->first_op + 1, NULL, g, last);
-        sum_up(x->first_op, g->n_values);
-        list_ops(x->first_op, x->op, g, last);
-        step_back(x->first_op, g->n_values);
+        list_uses(x->first_use + 1, NULL, g, last);
+        sum_up(x->first_use, g->n_values);
+        list_uses(x->first_use, x->use, g, last);
+        step_back(x->first_use, g->n_values);
         for (int64_t t = 0; t < g->n_terms; t++) x->first_term[g->term[t].param + 1]++;
         sum_up(x->first_term, g->n_params);
         for (int64_t t = 0; t < g->n_terms; t++) x->term[x->first_term[g->term[t].param]++] = t;
@@ -97,7 +109,7 @@ static bk_status check_own_terms(const param_uses *x, bk_pid p, bk_err *e)
     const bk_param *row = &g->param[p];
     for (int64_t k = x->first_term[p]; k < x->first_term[p + 1]; k++) {
         const bk_term *t = &g->term[x->term[k]];
-        if (!updates_value(g, &g->op[t->term], row->grad))
+        if (!use_by(x, row->grad, t->term).updates)
             return bad(e, row->name, "a term does not reach its accumulator");
         for (int64_t j = x->first_term[p]; j < k; j++)
             if (g->term[x->term[j]].term == t->term || g->term[x->term[j]].use == t->use)
@@ -122,14 +134,14 @@ static bk_status check_terms(const param_uses *x, bk_pid p, bk_err *e)
     int64_t n_updates = 0;
     const bk_status st = check_own_terms(x, p, e);
     if (st != BK_OK) return st;
-    for (int64_t k = x->first_op[row->value]; k < x->first_op[row->value + 1] && n_terms; k++) {
-        const bk_op *op = &g->op[x->op[k]];
-        if (op->tag.pass == BK_PASS_FORWARD && reads_value(g, op, row->value) &&
-            bk_ops[op->kind].rules->grad && !has_term(x, p, x->op[k]))
+    for (int64_t k = x->first_use[row->value]; k < x->first_use[row->value + 1] && n_terms; k++) {
+        const bk_op *op = &g->op[x->use[k].op];
+        if (op->tag.pass == BK_PASS_FORWARD && x->use[k].reads && bk_ops[op->kind].rules->grad &&
+            !has_term(x, p, x->use[k].op))
             return bad(e, row->name, "a use has no term");
     }
-    for (int64_t k = x->first_op[row->grad]; k < x->first_op[row->grad + 1]; k++)
-        n_updates += updates_value(g, &g->op[x->op[k]], row->grad);
+    for (int64_t k = x->first_use[row->grad]; k < x->first_use[row->grad + 1]; k++)
+        n_updates += x->use[k].updates;
     return n_updates == n_terms
                ? BK_OK
                : bad(e, row->name, "its accumulator is updated by an op that is no term of it");
@@ -141,17 +153,16 @@ static bk_status check_step(const param_uses *x, bk_pid p, bk_err *e)
     const bk_graph *g = x->g;
     const bk_param *row = &g->param[p];
     int64_t n_norm = 0, n_optimizer = 0;
-    for (int64_t k = x->first_op[row->value]; k < x->first_op[row->value + 1]; k++) {
-        const bk_op *op = &g->op[x->op[k]];
-        if (!updates_value(g, op, row->value)) continue;
-        if (!reads_value(g, op, row->grad))
+    for (int64_t k = x->first_use[row->value]; k < x->first_use[row->value + 1]; k++) {
+        if (!x->use[k].updates) continue;
+        if (!use_by(x, row->grad, x->use[k].op).reads)
             return bad(e, row->name, "it is updated by an op that does not read its gradient");
         n_optimizer++;
     }
-    for (int64_t k = x->first_op[row->grad]; k < x->first_op[row->grad + 1]; k++) {
-        const bk_op *op = &g->op[x->op[k]];
-        n_norm += reads_value(g, op, row->grad) && !updates_value(g, op, row->value) &&
-                  bk_ops[op->kind].effect == BK_PURE;
+    for (int64_t k = x->first_use[row->grad]; k < x->first_use[row->grad + 1]; k++) {
+        const value_use *u = &x->use[k];
+        n_norm +=
+            u->reads && !use_by(x, row->value, u->op).updates && bk_ops[g->op[u->op].kind].effect == BK_PURE;
     }
     if (n_optimizer != 1) return bad(e, row->name, "it is not updated exactly once a step");
     if (n_norm != 1) return bad(e, row->name, "its gradient does not enter the norm exactly once");

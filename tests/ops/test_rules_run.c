@@ -82,6 +82,27 @@ static void test_rules_run__linear_counts_what_its_cost_says(void **state)
     bench_close(&b);
 }
 
+/* Values that stand far apart in the graph, each several times among the operands. */
+static void test_rules_run__cost_counts_each_value_once(void **state)
+{
+    (void)state;
+    enum { APART = 3000, MANY = 4 };
+    bench b = bench_open(BK_F32);
+    bk_vid in[3 * MANY], y;
+    for (int k = 0; k < MANY; k++) {
+        in[k] = in[2 * MANY - 1 - k] = in[2 * MANY + k] = ACT(&b, "x", 2, 5);
+        for (int n = 0; n < APART; n++) ACT(&b, "between", 1);
+    }
+    OP(&b, &y, .kind = BK_OP_add_n, .in = in, .n_in = 3 * MANY);
+    const bk_op *op = &b.g->op[bench_last(&b)];
+    assert_int_equal(bk_cost_bytes(b.g, op), (MANY + 1) * 2 * 5 * 4);
+    OP(&b, NULL, .kind = BK_OP_acc, IN(in[0]), UPD(in[3]));
+    assert_int_equal(bk_cost_bytes(b.g, &b.g->op[bench_last(&b)]), 2 * 2 * 5 * 4);
+    OP(&b, NULL, .kind = BK_OP_acc, IN(in[0]), UPD(in[0]));
+    assert_int_equal(bk_cost_bytes(b.g, &b.g->op[bench_last(&b)]), 2 * 5 * 4);
+    bench_close(&b);
+}
+
 static void test_rules_run__dgrad_with_an_addend(void **state)
 {
     (void)state;
@@ -417,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_run__linear),
         cmocka_unit_test(test_rules_run__linear_counts_what_its_cost_says),
+        cmocka_unit_test(test_rules_run__cost_counts_each_value_once),
         cmocka_unit_test(test_rules_run__dgrad_with_an_addend),
         cmocka_unit_test(test_rules_run__add_n_of_many),
         cmocka_unit_test(test_rules_run__copy_and_acc_of_views),
