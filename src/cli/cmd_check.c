@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "train/against.h"
+#include "train/against_fused.h"
 #include "train/compare.h"
 #include "train/difference.h"
 
@@ -37,7 +38,7 @@ static bk_status read_precision(bk_dtype *out, const char *text, bk_err *e)
     return bk_err_set(e, BK_E_INPUT, "--precision %.100s: give f32 or f64", text);
 }
 
-static bk_status run_model_file(bk_outcome *out, const bk_st *file, bk_dtype real, bk_flag *own, int argc,
+static bk_status run_model_file(bk_outcome *out, bk_st *file, bk_dtype real, bk_flag *own, int argc,
                                 char *const *argv, bk_err *e)
 {
     bk_config c;
@@ -46,8 +47,9 @@ static bk_status run_model_file(bk_outcome *out, const bk_st *file, bk_dtype rea
     BK_TRY(bk_against_config(&c, file, own[AGAINST].value, e));
     BK_TRY(bk_config_read_flags(&c, own, N_OWN, argc, argv, e));
     BK_TRY(bk_config_resolve(&c, e));
-    if ((st = bk_against_model(out, file, &c, real, e)) != BK_OK)
-        bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
+    st = bk_against_split_fused(file, &c, e);
+    if (st == BK_OK) st = bk_against_model(out, file, &c, real, e);
+    if (st != BK_OK) bk_err_prefix(e, "%.200s: ", own[AGAINST].value);
 done:
     bk_config_free(&c);
     return st;

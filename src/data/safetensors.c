@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/size.h"
 #include "data/safetensors_scan.h"
 
@@ -33,6 +34,7 @@ struct bk_st {
     int64_t n_tensors;
     bk_st_pair *meta; /* sorted by key */
     int64_t n_meta;
+    bk_arena names; /* of tensors that were split */
 };
 
 static const struct {
@@ -332,6 +334,7 @@ void bk_st_free(bk_st *st)
     cJSON_Delete(st->header);
     free(st->tensors);
     free(st->meta);
+    bk_arena_free(&st->names);
     if (st->map) munmap(st->map, st->map_bytes);
     free(st);
 }
@@ -350,6 +353,43 @@ const bk_st_tensor *bk_st_find(const bk_st *st, const char *name)
 {
     const bk_st_tensor key = {.name = name};
     return bsearch(&key, st->tensors, (size_t)st->n_tensors, sizeof key, by_name);
+}
+
+/* The two parts of t. */
+static void cut_rows(bk_st_tensor part[2], const bk_st_tensor *t, int64_t rows)
+{
+    part[0] = part[1] = *t;
+    part[0].shape[0] = rows, part[1].shape[0] = t->shape[0] - rows;
+    part[0].bytes = t->shape[0] ? t->bytes / t->shape[0] * rows : 0;
+    part[1].bytes = t->bytes - part[0].bytes;
+    part[1].data = (const char *)t->data + part[0].bytes;
+}
+
+bk_status bk_st_split(bk_st *st, const char *name, int64_t rows, const char *first, const char *others,
+                      bk_err *e)
+{
+    const char *const names[2] = {first, others};
+    const bk_st_tensor *t = bk_st_find(st, name);
+    bk_st_tensor part[2];
+    if (!t || t->rank == 0 || rows < 0 || rows > t->shape[0])
+        return bk_err_set(e, BK_E_INPUT, "tensor %.200s is not there, or has fewer than %" PRId64 " rows",
+                          name, rows);
+    const int64_t at = t - st->tensors;
+    cut_rows(part, t, rows);
+    for (int k = 0; k < 2; k++) {
+        if (bk_st_find(st, names[k]) || strcmp(first, others) == 0)
+            return bk_err_set(e, BK_E_INPUT,
+                              "tensor %.200s is there beside %.200s, which holds it too; drop one", names[k],
+                              name);
+        part[k].name = bk_arena_strdup(&st->names, names[k]);
+    }
+    bk_st_tensor *grown = realloc(st->tensors, ((size_t)st->n_tensors + 1) * sizeof *grown);
+    if (grown) st->tensors = grown;
+    if (!grown || !part[0].name || !part[1].name)
+        return bk_err_set(e, BK_E_MEM, "no memory for the parts of tensor %.200s", name);
+    grown[at] = part[0], grown[st->n_tensors++] = part[1];
+    qsort(grown, (size_t)st->n_tensors, sizeof *grown, by_name);
+    return BK_OK;
 }
 
 int64_t bk_st_meta_count(const bk_st *st)

@@ -59,6 +59,12 @@ int64_t bk_st_count(const bk_st *st);
 const bk_st_tensor *bk_st_at(const bk_st *st, int64_t idx);
 const bk_st_tensor *bk_st_find(const bk_st *st, const char *name); /* NULL if there is none */
 
+/* Puts two tensors in the place of one: its first `rows` rows, and the others. The data stay where they are,
+ * names are copied; tensors found before are no longer valid. BK_E_INPUT, with nothing changed: there is no
+ * such tensor, it has no dims or fewer rows, or a name is taken. */
+bk_status bk_st_split(bk_st *st, const char *name, int64_t rows, const char *first, const char *others,
+                      bk_err *e);
+
 /* The strings of __metadata__, sorted by key. Borrowed from `st`. */
 int64_t bk_st_meta_count(const bk_st *st);
 const bk_st_pair *bk_st_meta_at(const bk_st *st, int64_t idx);

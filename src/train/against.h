@@ -6,6 +6,9 @@
  * train.tokensK [batch, seq + 1], labels being the tokens one further on: train.loss, train.grad_norm,
  * train.final.*.
  *
+ * Parameters may have a second spelling (bk_param.alias); what stands in one tensor is split by
+ * against_fused.h before.
+ *
  * An operator file: metadata "config" with n, C, T and sinkhorn_iterations; tensors as against_op.c lists
  * them. */
 #ifndef BK_TRAIN_AGAINST_H

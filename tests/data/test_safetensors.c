@@ -390,6 +390,38 @@ static void test_safetensors__rounds_doubles_to_nearest_even(void **state)
     assert_non_null(strstr(e.msg, "tensor 'n': I64 elements"));
 }
 
+static void test_safetensors__splits_a_tensor_where_it_lies(void **state)
+{
+    (void)state;
+    unsigned char *bytes = NULL;
+    bk_err e = {0};
+    bk_st *st = expect_ok(&bytes, "{" JSON_F32("m", "3,2", 0, 24) "," JSON_F32("z", "", 24, 28) "}", 28);
+    const char *data = bk_st_find(st, "m")->data;
+    assert_int_equal(bk_st_split(st, "m", 1, "tail", "head", &e), BK_OK);
+    assert_int_equal(bk_st_count(st), 3);
+    assert_string_equal(bk_st_at(st, 0)->name, "head"); /* in order still */
+    assert_string_equal(bk_st_at(st, 1)->name, "tail");
+    assert_null(bk_st_find(st, "m"));
+    const bk_st_tensor *first = bk_st_find(st, "tail"), *others = bk_st_find(st, "head");
+    assert_true(first->shape[0] == 1 && first->shape[1] == 2 && first->bytes == 8);
+    assert_true(others->shape[0] == 2 && others->shape[1] == 2 && others->bytes == 16);
+    assert_ptr_equal(first->data, data);
+    assert_ptr_equal(others->data, data + 8);
+
+    assert_int_equal(bk_st_split(st, "m", 1, "a", "b", &e), BK_E_INPUT);    /* gone */
+    assert_int_equal(bk_st_split(st, "head", 3, "a", "b", &e), BK_E_INPUT); /* too few rows */
+    assert_int_equal(bk_st_split(st, "head", -1, "a", "b", &e), BK_E_INPUT);
+    assert_int_equal(bk_st_split(st, "z", 0, "a", "b", &e), BK_E_INPUT); /* no dims */
+    assert_int_equal(bk_st_split(st, "head", 1, "z", "b", &e), BK_E_INPUT);
+    assert_non_null(strstr(e.msg, "tensor z is there beside head"));
+    assert_int_equal(bk_st_split(st, "head", 1, "b", "b", &e), BK_E_INPUT);
+    assert_int_equal(bk_st_count(st), 3);
+    assert_int_equal(bk_st_split(st, "head", 0, "none", "all", &e), BK_OK);
+    assert_true(bk_st_find(st, "none")->bytes == 0 && bk_st_find(st, "all")->bytes == 16);
+    bk_st_free(st);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_safetensors__survives_every_cut_and_flip),
         cmocka_unit_test(test_safetensors__converts_floats_exactly),
         cmocka_unit_test(test_safetensors__rounds_doubles_to_nearest_even),
+        cmocka_unit_test(test_safetensors__splits_a_tensor_where_it_lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ static void test_params__names_and_shapes_of_the_reference(void **state)
     assert_rows_of("dense_mhc4");
     assert_rows_of("dense_gqa_mhc4");
     assert_rows_of("dense_mhc2_ln_gelu_bias_tied");
+    assert_rows_of("mla_dense_mhc4");
 }
 
 static const char gpt2[] = "num_layers: 12\nhidden_size: 768\nnum_attention_heads: 12\nseq_length: 1024\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/against.h"
+#include "train/against_fused.h"
 #include "train/compare.h"
 
 typedef struct {
@@ -43,6 +44,7 @@ static inline bk_status reference_run(reference *r, bk_err *e)
     bk_status st = bk_against_config(&c, r->st, "reference", e);
     if (st == BK_OK) st = bk_config_read_yaml_memory(&c, r->more, strlen(r->more), "more", e);
     if (st == BK_OK) st = bk_config_resolve(&c, e);
+    if (st == BK_OK) st = bk_against_split_fused(r->st, &c, e);
     if (st == BK_OK) st = bk_against_model(&r->ours, r->st, &c, BK_F32, e);
     bk_config_free(&c);
     return st;
