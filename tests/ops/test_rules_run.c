@@ -357,7 +357,7 @@ static void test_rules_run__clip_with_an_excess(void **state)
     const bk_vid norm = INPUT(&b, "norm", BK_F64, 1), excess = INPUT(&b, "excess", BK_I64, 1);
     bk_vid s[2];
     OP(&b, s, .kind = BK_OP_clip_scale, IN(norm, excess), .n_out = 2, .attr = {{.f = 3.5}});
-    const double norms[] = {7, 7, 7, NAN};
+    const double norms[] = {7, 7, 7, (double)NAN};
     const int64_t rows[] = {0, 1, INT64_C(1) << 40, 0};
     for (int k = 0; k < 4; k++) {
         bench_put(&b, norm, 0, norms[k]);
@@ -372,8 +372,8 @@ static void acc_max_of_reals(bk_dtype real)
 {
     bench b = bench_open(real);
     const bk_vid x = ACT(&b, "x", 5), most = GRADIENT(&b, "most", 5);
-    const double now[] = {1, -2, NAN, 4, -0.5}, before[] = {0.5, -1, 3, NAN, -3};
-    const double want[] = {1, -1, NAN, NAN, -0.5};
+    const double now[] = {1, -2, (double)NAN, 4, -0.5}, before[] = {0.5, -1, 3, (double)NAN, -3};
+    const double want[] = {1, -1, (double)NAN, (double)NAN, -0.5};
     OP(&b, NULL, .kind = BK_OP_acc_max, IN(x), UPD(most));
     for (int i = 0; i < 5; i++) bench_put(&b, x, i, now[i]), bench_put(&b, most, i, before[i]);
     run_last(&b, 0);
@@ -381,7 +381,7 @@ static void acc_max_of_reals(bk_dtype real)
         const double y = bench_get(&b, most, i);
         assert_true(isnan(want[i]) ? isnan(y) : y == want[i]);
     }
-    for (int i = 0; i < 5; i++) bench_put(&b, most, i, NAN); /* never written */
+    for (int i = 0; i < 5; i++) bench_put(&b, most, i, (double)NAN); /* never written */
     run_last(&b, 1);
     assert_memory_equal(bench_data(&b, most), bench_data(&b, x), (size_t)(5 * bk_dtype_bytes(real)));
     bench_close(&b);

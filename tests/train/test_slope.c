@@ -37,7 +37,7 @@ static bk_slope slope_with(double jump)
 static void test_slope__is_the_derivative(void **state)
 {
     (void)state;
-    const bk_slope s = slope_with(INFINITY);
+    const bk_slope s = slope_with((double)INFINITY);
     assert_true(s.shortened == 1);
     assert_true(fabs(s.value - 3 * cos(1)) < 1e-11); /* h^4/30 3^5: 7e-12 */
 }
@@ -65,7 +65,7 @@ static void test_slope__errors_are_handed_on(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
-        jumping f = {.jump = INFINITY, .fail_at = k};
+        jumping f = {.jump = (double)INFINITY, .fail_at = k};
         const bk_line line = {&f, at};
         bk_slope s;
         bk_err e = {0};
