@@ -18,6 +18,7 @@ typedef struct {
     const bk_layout *l;
     bk_model_io *io;
     bool train, generate;       /* neither: evaluation */
+    bool measure;               /* with `train`: more metrics */
     bk_module module;           /* of the ops to come */
     int64_t n_moe_layers;       /* those of multi-token prediction included */
     bk_vid word_embeddings;     /* parameter [Vp, C] */

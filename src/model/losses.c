@@ -1,26 +1,10 @@
-/* The scalars that training minimises, and what is reported of them. */
-#include <string.h>
-
+/* The scalars that training minimises. */
 #include "model/parts.h"
 
 void bk_build_loss_seed(bk_builder *b)
 {
     if (b->train)
         b->io->loss_seed = bk_build_input(b, "loss_seed", b->g->real, BK_STEP, 1, (const int64_t[]){1});
-}
-
-bool bk_metric_is_count(const char *name)
-{
-    const size_t n = strlen(name), end = strlen(BK_METRIC_TOKENS);
-    return n > end && strcmp(name + n - end, BK_METRIC_TOKENS) == 0;
-}
-
-bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term)
-{
-    if (b->st != BK_OK) return BK_NONE;
-    bk_vid sum = bk_build_state(b, BK_METRIC, name, BK_STEP, b->g->value[term].dtype, 1);
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(term), .upd = &sum, .n_upd = 1});
-    return sum;
 }
 
 void bk_build_loss(bk_builder *b, bk_vid value, double coeff)
@@ -72,18 +56,4 @@ bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk
     return bk_op_add(
         out, g, &(bk_op_spec){BK_OP_add_n, .in = term, .n_in = io->n_losses, .n_out = 1, .name = "objective"},
         e);
-}
-
-void bk_build_fetch_metrics(bk_builder *b)
-{
-    const bk_tag tag = b->g->tag;
-    bk_build_at(b, BK_NONE, BK_NODE_STEP);
-    b->g->tag.pass = BK_PASS_STEP;
-    const int64_t n = b->g->n_values;
-    for (bk_vid v = 0; v < n && b->st == BK_OK; v++) {
-        const bk_value *x = &b->g->value[v];
-        if (x->kind == BK_STATE && x->scope == BK_STEP && strncmp(x->name, BK_METRIC, strlen(BK_METRIC)) == 0)
-            bk_build_op(NULL, b, &(bk_op_spec){BK_OP_fetch, BK_IN(v), .name = "metric"});
-    }
-    b->g->tag = tag;
 }

@@ -46,6 +46,11 @@ static int64_t count_moe_layers(const bk_config *c, const bk_layer_spec *spec)
     return n;
 }
 
+bool bk_model_can_measure(const bk_config *c)
+{
+    return c->enable_mhc_connections || c->num_experts > 0;
+}
+
 bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, const bk_layout *l,
                          bk_model_mode mode, bk_err *e)
 {
@@ -62,7 +67,8 @@ bk_status bk_model_build(bk_model_io *out, bk_graph *g, const bk_config *c, cons
                     .c = c,
                     .l = l,
                     .io = &io,
-                    .train = mode == BK_MODEL_TRAIN,
+                    .train = bk_model_trains(mode),
+                    .measure = mode == BK_MODEL_MEASURE,
                     .generate = mode == BK_MODEL_GENERATE,
                     .e = e};
     const bk_layer_spec *spec = NULL;

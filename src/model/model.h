@@ -27,20 +27,38 @@
 #include "ir/graph.h"
 #include "layout/layout.h"
 
-/* In evaluation nothing is dropped out and the loss gets no seed. In generation there is no loss either:
+/* Measuring is training, to the same bits, with more metrics: those of each layer's streams and losses.
+ * In evaluation nothing is dropped out and the loss gets no seed. In generation there is no loss either:
  * every input is of scope step, the tokens [B, S] stand at positions position .. position + S - 1, and each
  * layer has the states "cache.k.layerI" and "cache.v.layerI" [M, B, G, d] of scope run, M =
  * config.seq_length. S is layout.seq and may be any number up to M. */
-typedef enum { BK_MODEL_TRAIN, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_mode;
+typedef enum { BK_MODEL_TRAIN, BK_MODEL_MEASURE, BK_MODEL_EVALUATE, BK_MODEL_GENERATE } bk_model_mode;
 
-/* What the names of states begin with that are summed up over the micro-batches of a step and handed to the
- * host. */
-#define BK_METRIC "metric."
-/* ... and what those names end with that are whole numbers of tokens: their sum is what a step reports, of
- * all others the mean. */
-#define BK_METRIC_TOKENS ".tokens_per_expert"
-/* Whether a metric's name ends so. */
-bool bk_metric_is_count(const char *name);
+static inline bool bk_model_trains(bk_model_mode mode)
+{
+    return mode == BK_MODEL_TRAIN || mode == BK_MODEL_MEASURE;
+}
+
+/* Whether there is more to measure than training measures by itself. */
+bool bk_model_can_measure(const bk_config *c);
+
+/* How a metric is gathered over the micro-batches of a step (and over ranks). It stands in the name of its
+ * state: "metric.NAME", "metric.sum.NAME", "metric.max.NAME". The state of a mean holds the sum. */
+typedef enum { BK_METRIC_MEAN, BK_METRIC_SUM, BK_METRIC_MAX, BK_N_METRIC_KINDS } bk_metric_kind;
+
+/* NAME and kind of the metric in a state of this name, part of `value`; NULL if it is none. */
+const char *bk_metric_of(bk_metric_kind *kind, const char *value);
+
+/* Metrics of one layer are named as its parameters: "decoder.layers.0.", a part of the layer, the metric. */
+#define BK_PART_ROUTER       "mlp.router."
+#define BK_PART_ATTENTION_HC "self_attention_hyper_connection."
+#define BK_PART_MLP_HC       "mlp_hyper_connection."
+/* Of a router, a sum [E]; beside it the mean [1] of each of its losses, where there is measuring. */
+#define BK_METRIC_TOKENS "tokens_per_expert"
+/* Of a hyper-connection, a maximum [2] and a mean [2 + n]: the outputs of mhc_health. */
+#define BK_METRIC_WORST  "health.worst"
+#define BK_METRIC_HEALTH "health.mean"
+
 /* What the names of states of the run begin with that belong to one sequence being generated. */
 #define BK_CACHE "cache."
 
@@ -76,14 +94,14 @@ typedef struct {
     bk_vid token_loss;         /* [B, S]  cross entropy, not masked */
     bk_vid logits;   /* [S, B, Vp]; in generation [1, B, Vp], those of the last token, handed to the host */
     bk_vid hidden;   /* [S, B, C]  after the final norm */
-    bk_vid loss_sum; /* state [1] "metric.loss_sum": sum of masked token losses of the step */
-    bk_vid n_tokens; /* state [1] "metric.n_tokens": sum of the mask */
+    bk_vid loss_sum; /* state [1] "metric.sum.loss_sum": sum of masked token losses of the step */
+    bk_vid n_tokens; /* state [1] "metric.sum.n_tokens": sum of the mask */
     bk_model_loss *losses; /* [n_losses] in training; owned by the graph's arena, as are the other lists */
     int n_losses;
     bk_model_bias *biases; /* [n_biases] in training */
     int n_biases;
-    bk_vid excess;   /* state [1] i64 "metric.routed_excess": rows of tokens that found no room, of the layer
-                        and micro-batch of the step with most of them; BK_NONE where there is room for all */
+    bk_vid excess;   /* state [1] i64 "metric.max.routed_excess": rows of tokens that found no room, of the
+                        layer and micro-batch with most of them; BK_NONE where there is room for all */
     bk_vid *choices; /* [n_choices] in training: chosen experts, rows of tokens, counts; whole numbers that
                         jump where a parameter passes a tie, and through which no gradient flows */
     int64_t n_choices;

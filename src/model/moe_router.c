@@ -14,13 +14,17 @@ static bk_vid logits_of(bk_builder *b, bk_vid x)
     return bk_build_op1(b, &(bk_op_spec){BK_OP_linear, BK_IN(x, p.weight, p.bias), .name = "router.logits"});
 }
 
-/* A loss of each MoE layer, of which the mean over the layers is reported. */
+/* A loss of each MoE layer, of which the mean over the layers is reported, and by measuring each. */
 static void add_loss(bk_builder *b, const char *metric, bk_vid loss, double coeff)
 {
     bk_build_loss(b, loss, coeff);
     const bk_vid share = bk_build_op1(b, &(bk_op_spec){BK_OP_scale, BK_IN(loss), .name = "router.loss.share",
                                                        .attr = {{.f = 1 / (double)b->n_moe_layers}}});
-    bk_build_metric(b, metric, share);
+    bk_build_metric(b, BK_METRIC_MEAN, metric, share);
+    if (!b->measure) return;
+    char name[BK_NAME_LEN];
+    snprintf(name, sizeof name, BK_PART_ROUTER "%s", metric);
+    bk_build_layer_metric(b, BK_METRIC_MEAN, name, loss);
 }
 
 /* What the shares of the experts are compared over: counts of the micro-batch, of each sequence, or their
@@ -64,14 +68,10 @@ static void balance(bk_builder *b, bk_vid logits)
  * bias follows. */
 static void count_choices(bk_builder *b, bk_vid bias, bk_vid index)
 {
-    char prefix[BK_NAME_LEN];
-    snprintf(prefix, sizeof prefix, BK_METRIC "%s", b->params);
-    bk_vid counts =
-        bk_build_state(b, prefix, "mlp.router" BK_METRIC_TOKENS, BK_STEP, b->g->real, b->c->num_experts);
     const bk_vid chosen =
         bk_build_op1(b, &(bk_op_spec){BK_OP_expert_counts, BK_IN(index), .name = "router.chosen",
                                       .attr = {{b->c->num_experts}}});
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc, BK_IN(chosen), .upd = &counts, .n_upd = 1});
+    const bk_vid counts = bk_build_layer_metric(b, BK_METRIC_SUM, BK_PART_ROUTER BK_METRIC_TOKENS, chosen);
     if (bias == BK_NONE || b->st != BK_OK) return;
     for (int k = 0; k < b->io->n_biases; k++)
         if (b->io->biases[k].bias == bias) return; /* of a layer that several depths share */

@@ -32,9 +32,7 @@ typedef struct {
 static void note_excess(bk_builder *b, bk_vid excess)
 {
     if (b->l->routed_rows == b->l->most_rows) return;
-    bk_vid most = bk_build_state(b, BK_METRIC, "routed_excess", BK_STEP, BK_I64, 1);
-    bk_build_op(NULL, b, &(bk_op_spec){BK_OP_acc_max, BK_IN(excess), .upd = &most, .n_upd = 1});
-    b->io->excess = most;
+    b->io->excess = bk_build_metric(b, BK_METRIC_MAX, "routed_excess", excess);
 }
 
 static bool one_rank(const bk_builder *b)

@@ -94,7 +94,7 @@ static void predict(bk_builder *b, bk_vid hidden, bk_vid weight, int64_t depth)
     bk_build_op(mean, b, &(bk_op_spec){BK_OP_masked_mean, BK_IN(entropy[0], mask), .name = "loss"});
     bk_build_loss(b, mean[0], b->c->mtp_loss_scaling_factor / (double)b->c->mtp_num_layers);
     snprintf(name, sizeof name, "mtp_%" PRId64 " loss", depth);
-    bk_build_metric(b, name, mean[0]);
+    bk_build_metric(b, BK_METRIC_MEAN, name, mean[0]);
 }
 
 void bk_build_mtp(bk_builder *b, const bk_layer_spec *spec, bk_vid streams)

@@ -76,14 +76,17 @@ void bk_build_loss_seed(bk_builder *b);
 void bk_build_loss(bk_builder *b, bk_vid value, double coeff);
 /* losses.c: the upstream gradients of all losses, when io.loss_seed is there. */
 void bk_build_seeds(bk_builder *b);
-/* losses.c: adds `term` [1] of each micro-batch to the state "metric.NAME" of the step, which is made at the
+/* step_metrics.c: adds `term` [n] of each micro-batch to the state [n] of that metric, which is made at the
  * first call, and gives it. */
-bk_vid bk_build_metric(bk_builder *b, const char *name, bk_vid term);
+bk_vid bk_build_metric(bk_builder *b, bk_metric_kind kind, const char *name, bk_vid term);
+/* step_metrics.c: the same for a metric of the layer whose names the builder has. Depths that share a layer
+ * share it. */
+bk_vid bk_build_layer_metric(bk_builder *b, bk_metric_kind kind, const char *name, bk_vid term);
+/* step_metrics.c: ops that hand every metric of the step to the host at its end. */
+void bk_build_fetch_metrics(bk_builder *b);
 /* losses.c: the sum of all losses times their coefficients, with the tag as it stands; none without training.
  */
 bk_status bk_build_objective(bk_vid *out, bk_graph *g, const bk_model_io *io, bk_err *e);
-/* losses.c: ops that hand every metric of the step to the host at its end. */
-void bk_build_fetch_metrics(bk_builder *b);
 
 /* mtp.c: multi-token prediction after `streams`, those of the last decoder layer, whose spec its layers
  * share. Labels, mask, word_embeddings, output_weight and io.hidden are there. */

@@ -59,6 +59,6 @@ void bk_build_post_process(bk_builder *b, bk_vid hidden)
     io->token_loss = entropy[0], io->loss = mean[0];
 
     bk_build_loss(b, io->loss, 1);
-    io->loss_sum = bk_build_metric(b, "loss_sum", mean[1]);
-    io->n_tokens = bk_build_metric(b, "n_tokens", mean[2]);
+    io->loss_sum = bk_build_metric(b, BK_METRIC_SUM, "loss_sum", mean[1]);
+    io->n_tokens = bk_build_metric(b, BK_METRIC_SUM, "n_tokens", mean[2]);
 }

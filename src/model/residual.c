@@ -12,6 +12,19 @@ static const char *under(char buf[BK_NAME_LEN], const char *node, const char *na
     return buf;
 }
 
+static void measure(bk_builder *b, const char *node, const char *param, bk_vid h_res, bk_vid x)
+{
+    char name[BK_NAME_LEN];
+    bk_vid health[2]; /* the worst, the mean */
+    if (!b->measure) return;
+    bk_build_op(health, b,
+                &(bk_op_spec){BK_OP_mhc_health, BK_IN(h_res, x), .name = under(name, node, "health")});
+    snprintf(name, sizeof name, "%s%s", param, BK_METRIC_WORST);
+    bk_build_layer_metric(b, BK_METRIC_MAX, name, health[0]);
+    snprintf(name, sizeof name, "%s%s", param, BK_METRIC_HEALTH);
+    bk_build_layer_metric(b, BK_METRIC_MEAN, name, health[1]);
+}
+
 bk_vid bk_build_residual_open(bk_residual *out, bk_builder *b, const bk_layer_spec *spec, const char *node,
                               const char *param, bk_vid x)
 {
@@ -26,6 +39,7 @@ bk_vid bk_build_residual_open(bk_residual *out, bk_builder *b, const bk_layer_sp
                               BK_IN(x, p.mapping, p.alpha_pre, p.alpha_post, p.alpha_res, p.bias),
                               .name = under(name, node, "map"), .attr = {{b->c->mhc_sinkhorn_iterations}}});
     out->h_post = map[1], out->h_res = map[2];
+    measure(b, node, param, out->h_res, x);
     return bk_build_op1(
         b, &(bk_op_spec){BK_OP_mhc_aggregate, BK_IN(x, map[0]), .name = under(name, node, "aggregate")});
 }

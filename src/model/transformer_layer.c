@@ -18,7 +18,7 @@ bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, b
 {
     bk_residual r;
     bk_build_at(b, layer, BK_NODE_ATTN);
-    bk_vid h = bk_build_residual_open(&r, b, spec, "attn", "self_attention_hyper_connection.", x);
+    bk_vid h = bk_build_residual_open(&r, b, spec, "attn", BK_PART_ATTENTION_HC, x);
     h = bk_build_norm(b, "attn.norm", h, "input_layernorm", attentions[spec->attention].norm_alias);
     const bk_branch attention = attentions[spec->attention].build(b, h);
     x = bk_build_residual_close(b, spec, "attn", BK_SITE_ATTENTION_OUT, &r, attention);
@@ -27,7 +27,7 @@ bk_vid bk_build_layer(bk_builder *b, const bk_layer_spec *spec, int64_t layer, b
      * of another micro-batch; and what comes after, one of its own. */
     const bool moe = spec->mlp == BK_MLP_MOE;
     if (!moe) bk_build_at(b, layer, BK_NODE_MLP);
-    h = bk_build_residual_open(&r, b, spec, "mlp", "mlp_hyper_connection.", x);
+    h = bk_build_residual_open(&r, b, spec, "mlp", BK_PART_MLP_HC, x);
     h = bk_build_norm(b, "mlp.norm", h, "pre_mlp_layernorm", moe ? NULL : "mlp.linear_fc1.layer_norm");
     const bk_branch mlp = build_mlp[spec->mlp](b, h);
     if (moe && spec->hyper) bk_build_at(b, layer, BK_NODE_MHC_POST);

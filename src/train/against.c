@@ -80,11 +80,11 @@ static const char *spell(char buf[NAME_LEN], const bk_st *file, const char *pref
 /* "buffer.X.local_tokens_per_expert" for the metric "X.tokens_per_expert"; false for others. */
 static bool name_of_counts(char buf[NAME_LEN], const char *value)
 {
-    static const char theirs[] = ".local_tokens_per_expert";
-    if (strncmp(value, BK_METRIC, strlen(BK_METRIC)) != 0 || !bk_metric_is_count(value)) return false;
-    snprintf(buf, NAME_LEN, "buffer.%s", value + strlen(BK_METRIC));
-    const size_t end = strlen(buf) - strlen(BK_METRIC_TOKENS);
-    snprintf(buf + end, NAME_LEN - end, "%s", theirs);
+    static const char ours[] = "." BK_METRIC_TOKENS, theirs[] = ".local_tokens_per_expert";
+    bk_metric_kind ignored;
+    const char *name = bk_metric_of(&ignored, value), *end = name ? strstr(name, ours) : NULL;
+    if (!end || end[strlen(ours)]) return false;
+    snprintf(buf, NAME_LEN, "buffer.%.*s%s", (int)(end - name), name, theirs);
     spell_as_at_run_time(buf);
     return true;
 }
@@ -215,9 +215,11 @@ static bk_status connect_training(run *r, bk_check_host *h, train_io *io)
     for (int64_t o = 0; o < g->n_ops; o++) {
         if (g->op[o].kind != BK_OP_fetch) continue;
         const bk_vid v = bk_ins(g, &g->op[o])[0];
-        const char *name = g->value[v].name;
-        if (strcmp(name, BK_METRIC "loss_sum") == 0) BK_TRY(bk_check_host_tap(h, v, &io->loss_sum, r->e));
-        if (strcmp(name, BK_METRIC "n_tokens") == 0) BK_TRY(bk_check_host_tap(h, v, &io->n_tokens, r->e));
+        bk_metric_kind ignored;
+        const char *name = bk_metric_of(&ignored, g->value[v].name);
+        if (!name) name = g->value[v].name;
+        if (strcmp(name, "loss_sum") == 0) BK_TRY(bk_check_host_tap(h, v, &io->loss_sum, r->e));
+        if (strcmp(name, "n_tokens") == 0) BK_TRY(bk_check_host_tap(h, v, &io->n_tokens, r->e));
         if (strcmp(name, "grad_norm") == 0) BK_TRY(bk_check_host_tap(h, v, &io->grad_norm, r->e));
     }
 done:

@@ -51,29 +51,31 @@ static bk_status feed(void *ctx, const bk_value *v, int64_t micro, void *dst, bk
     return BK_OK;
 }
 
-/* What the step sums up over its micro-batches becomes their mean, but for tokens that were counted. */
-static bk_status fetch_metric(bk_feed *f, const bk_value *v, const void *src, bk_err *e)
+static bk_status fetch_metric(bk_feed *f, bk_metric_kind kind, const char *name, const bk_value *v,
+                              const void *src, bk_err *e)
 {
-    const double scale = bk_metric_is_count(v->name) ? 1 : 1 / (double)f->n_micro;
-    return bk_metric_put(&f->metrics, v->name + strlen(BK_METRIC), v, src, scale, e);
+    const double scale = kind == BK_METRIC_MEAN ? 1 / (double)f->n_micro : 1;
+    if (strcmp(name, "loss_sum") == 0)
+        bk_elements_load(&f->loss_sum, v->dtype, src, 1);
+    else if (strcmp(name, "n_tokens") == 0)
+        bk_elements_load(&f->n_tokens, v->dtype, src, 1);
+    else if (strcmp(name, "routed_excess") == 0)
+        f->routed_excess = *(const int64_t *)src;
+    else
+        return bk_metric_put(&f->metrics, name, v, src, scale, e);
+    return BK_OK;
 }
 
 static bk_status fetch(void *ctx, const bk_value *v, int64_t micro, const void *src, bk_err *e)
 {
     (void)micro;
     bk_feed *f = ctx;
-    if (strcmp(v->name, BK_METRIC "loss_sum") == 0)
-        bk_elements_load(&f->loss_sum, v->dtype, src, 1);
-    else if (strcmp(v->name, BK_METRIC "n_tokens") == 0)
-        bk_elements_load(&f->n_tokens, v->dtype, src, 1);
-    else if (strcmp(v->name, "grad_norm") == 0)
-        bk_elements_load(&f->grad_norm, v->dtype, src, 1);
-    else if (strcmp(v->name, BK_METRIC "routed_excess") == 0)
-        f->routed_excess = *(const int64_t *)src;
-    else if (strncmp(v->name, BK_METRIC, strlen(BK_METRIC)) == 0)
-        return fetch_metric(f, v, src, e);
-    else
+    bk_metric_kind kind;
+    const char *metric = bk_metric_of(&kind, v->name);
+    if (metric) return fetch_metric(f, kind, metric, v, src, e);
+    if (strcmp(v->name, "grad_norm") != 0)
         return bk_err_set(e, BK_E_CHECK, "train: nobody takes the value %s", v->name);
+    bk_elements_load(&f->grad_norm, v->dtype, src, 1);
     return BK_OK;
 }
 

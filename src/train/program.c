@@ -63,7 +63,7 @@ bk_status bk_program_graph(bk_program *out, const bk_config *c, const bk_layout 
         BK_TRY(bk_model_probe(&ignored, prog.g, &io, o->probe[k], e));
     }
     BK_TRY(stage_done(&prog, "model", e));
-    const bool train = o->mode == BK_MODEL_TRAIN;
+    const bool train = bk_model_trains(o->mode);
     bk_seed seed[BK_MAX_LOSSES];
     for (int k = 0; k < io.n_losses; k++) seed[k] = (bk_seed){io.losses[k].of, io.losses[k].seed};
     bk_step_bias *biases = bk_arena_alloc(&prog.g->arena, io.n_biases, sizeof *biases);

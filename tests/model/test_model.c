@@ -143,8 +143,8 @@ static void test_model__values_for_others(void **state)
     assert_int_equal(io->labels, bk_value_find(g, BK_INPUT, "labels"));
     assert_int_equal(io->loss_mask, bk_value_find(g, BK_INPUT, "loss_mask"));
     assert_int_equal(io->loss_seed, bk_value_find(g, BK_INPUT, "loss_seed"));
-    assert_int_equal(io->loss_sum, bk_value_find(g, BK_STATE, "metric.loss_sum"));
-    assert_int_equal(io->n_tokens, bk_value_find(g, BK_STATE, "metric.n_tokens"));
+    assert_int_equal(io->loss_sum, bk_value_find(g, BK_STATE, "metric.sum.loss_sum"));
+    assert_int_equal(io->n_tokens, bk_value_find(g, BK_STATE, "metric.sum.n_tokens"));
     assert_dims(g, io->tokens, 2, (const int64_t[]){3, 5});
     assert_dims(g, io->token_loss, 2, (const int64_t[]){3, 5});
     assert_dims(g, io->loss, 1, (const int64_t[]){1});

@@ -13,8 +13,8 @@ static void measure(double *worst, double *mean, int64_t T, int64_t n, int64_t C
     double *work = workspace(8 * T * (4 + n));
     for (int64_t i = 0; i < T * n * n; i++) all_h[i] = h[i % (n * n)];
     for (int64_t i = 0; i < T * n * C; i++) all_x[i] = x[i % (n * C)];
-    worst[0] = worst[1] = NAN;
-    for (int64_t k = 0; k < 2 + n; k++) mean[k] = NAN;
+    worst[0] = worst[1] = (double)NAN;
+    for (int64_t k = 0; k < 2 + n; k++) mean[k] = (double)NAN;
     bk_mhc_health_f64(worst, mean, all_h, all_x, work, T, n, C);
     free(all_h), free(all_x), free(work);
 }
@@ -84,12 +84,12 @@ static void test_mhc_health__shows_a_nan(void **state)
     (void)state;
     for (int at = 0; at < 12; at++) {
         double h[12] = {1, 0, 0, 1, 0.25, 0, 0, 1, 1, 0, 0, 0.5}, x[6] = {0}, worst[2], mean[4], work[18];
-        h[at] = NAN;
+        h[at] = (double)NAN;
         bk_mhc_health_f64(worst, mean, h, x, work, 3, 2, 1);
         assert_true(isnan(worst[0]) && isnan(worst[1]) && isnan(mean[0]) && isnan(mean[1]));
         assert_true(mean[2] == 0 && mean[3] == 0);
     }
-    double h[8] = {1, 0, 0, 1, 1, 0, 0, 1}, x[4] = {0, 1, 0, NAN}, worst[2], mean[4], work[12];
+    double h[8] = {1, 0, 0, 1, 1, 0, 0, 1}, x[4] = {0, 1, 0, (double)NAN}, worst[2], mean[4], work[12];
     bk_mhc_health_f64(worst, mean, h, x, work, 2, 2, 1);
     assert_true(worst[0] == 0 && mean[0] == 0 && mean[2] == 0 && isnan(mean[3]));
 }

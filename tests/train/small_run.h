@@ -72,8 +72,8 @@ static inline bk_status small_fetch(void *ctx, const bk_value *v, int64_t micro,
     (void)micro, (void)e;
     const double x = v->dtype == BK_F64 ? *(const double *)src : (double)*(const float *)src;
     r->n_fetched++;
-    if (strcmp(v->name, "metric.loss_sum") == 0) r->loss_sum = x;
-    if (strcmp(v->name, "metric.n_tokens") == 0) r->n_tokens = x;
+    if (strcmp(v->name, "metric.sum.loss_sum") == 0) r->loss_sum = x;
+    if (strcmp(v->name, "metric.sum.n_tokens") == 0) r->n_tokens = x;
     if (strcmp(v->name, "grad_norm") == 0) r->grad_norm = x;
     return BK_OK;
 }

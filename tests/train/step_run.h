@@ -66,15 +66,11 @@ static inline void step_keep_all(step_run *r)
 
 /* Reads the configuration (`more`: lines of YAML that may set an option again) and plans. Tokens are random,
  * labels the tokens one place further on and 0 behind the last, the mask is 1. */
-static inline void step_open(step_run *r, const char *more)
+static inline void step_open_mode(step_run *r, bk_model_mode mode, const char *more)
 {
     static const char *const probe[] = {BK_PROBE_OBJECTIVE, BK_PROBE_CHOICES};
-    const bk_program_options o = {.mode = BK_MODEL_TRAIN,
-                                  .real = BK_F64,
-                                  .optimizer = true,
-                                  .fetch_grads = true,
-                                  .probe = probe,
-                                  .n_probes = 2};
+    const bk_program_options o = {
+        .mode = mode, .real = BK_F64, .optimizer = true, .fetch_grads = true, .probe = probe, .n_probes = 2};
     const bk_target target = {.kind = BK_TARGET_CPU, .deterministic = true};
     bk_program prog = {0};
     bk_err e = {0};
@@ -110,6 +106,11 @@ static inline void step_open(step_run *r, const char *more)
     bk_check_host_feed(&r->h, "learning_rate", &r->learning_rate);
     bk_check_host_feed(&r->h, "step", &r->step);
     step_keep_all(r);
+}
+
+static inline void step_open(step_run *r, const char *more)
+{
+    step_open_mode(r, BK_MODEL_TRAIN, more);
 }
 
 /* Sample k becomes a copy of sample `of`, for all k. */

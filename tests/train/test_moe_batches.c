@@ -21,7 +21,7 @@ static double *counts_of(const step_run *r, int router)
 {
     char name[128];
     int64_t n;
-    snprintf(name, sizeof name, "metric.%s.tokens_per_expert", routers[router]);
+    snprintf(name, sizeof name, "metric.sum.%s.tokens_per_expert", routers[router]);
     double *x = step_find(&n, r, name);
     assert_int_equal(n, E);
     return x;
@@ -214,10 +214,10 @@ static void test_moe_batches__the_loss_mask_is_none_of_the_routers_business(void
     step_open(&masked, options);
     for (int s = 5; s < 8; s++) masked.mask[s] = 0;
     step_go(&masked);
-    assert_true(step_scalar(&masked, "metric.n_tokens") == 5);
+    assert_true(step_scalar(&masked, "metric.sum.n_tokens") == 5);
     for (int layer = 0; layer < 2; layer++) {
-        const char *const of = layer ? "metric.decoder.layers.1.mlp.router.tokens_per_expert"
-                                     : "metric.decoder.layers.0.mlp.router.tokens_per_expert";
+        const char *const of = layer ? "metric.sum.decoder.layers.1.mlp.router.tokens_per_expert"
+                                     : "metric.sum.decoder.layers.0.mlp.router.tokens_per_expert";
         const double *x = step_find(NULL, &masked, of);
         double sum = 0;
         for (int e = 0; e < 8; e++) sum += x[e];
@@ -227,7 +227,7 @@ static void test_moe_batches__the_loss_mask_is_none_of_the_routers_business(void
     assert_true(step_scalar(&masked, "metric.load_balancing_loss") ==
                 step_scalar(&all, "metric.load_balancing_loss"));
     assert_true(step_scalar(&masked, "metric.z_loss") == step_scalar(&all, "metric.z_loss"));
-    assert_true(step_scalar(&masked, "metric.loss_sum") != step_scalar(&all, "metric.loss_sum"));
+    assert_true(step_scalar(&masked, "metric.sum.loss_sum") != step_scalar(&all, "metric.sum.loss_sum"));
     step_close(&all);
     step_close(&masked);
 }

@@ -77,7 +77,7 @@ static void test_moe_edges__idle_experts_have_exact_zeros(void **state)
             expect_idle(&poisoned, first);
             expect_all_finite(&poisoned);
             const double *counts =
-                step_find(NULL, &plain, "metric.decoder.layers.1.mlp.router.tokens_per_expert");
+                step_find(NULL, &plain, "metric.sum.decoder.layers.1.mlp.router.tokens_per_expert");
             for (int e = 0; e < E; e++) assert_true(counts[e] == (e == first || e == first + 1 ? 32 : 0));
         }
         for (int k = 0; k < plain.n_values; k++)

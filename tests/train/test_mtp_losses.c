@@ -121,7 +121,7 @@ static void expect_trunk_of(const step_run *r, const step_run *plain, bool zero)
     }
     assert_true(n_own > 0);
     assert_int_equal(n_trunk, plain->s.program[0].g->n_params);
-    assert_true(step_scalar(r, "metric.loss_sum") == step_scalar(plain, "metric.loss_sum"));
+    assert_true(step_scalar(r, "metric.sum.loss_sum") == step_scalar(plain, "metric.sum.loss_sum"));
 }
 
 #define MHC "enable_mhc_connections: true\nmhc_num_residual_streams: 2\nmhc_init_gating_factor: 0.5\n"
