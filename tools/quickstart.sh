@@ -8,6 +8,6 @@ cmake --preset release --log-level=NOTICE
 cmake --build --preset release --target birkhoff
 case " $* " in
 *' --save '* | *' --save='* | *' --load '* | *' --load='*) ;;
-*) set -- --save "runs/$(date +%Y%m%d-%H%M%S)" --save-interval 750 "$@" ;;
+*) set -- --save "runs/$(date +%Y%m%d-%H%M%S)" --save-interval 400 "$@" ;;
 esac
 exec build/release/birkhoff train "$@"

@@ -66,21 +66,23 @@ static void print_evaluate(bk_str *out, const bk_plan *p)
                    bk_human_count(flop, bk_plan_matrix_flops(p)));
 }
 
-/* The plan of training with room for `rows` routed tokens, as a line. */
+/* The plan with room for `rows` routed tokens, as a line. */
 static bk_status print_room(job *j, const char *name, int64_t rows, bk_err *e)
 {
     char marked[64];
     bk_session s = {0};
+    bk_generator gen = {0};
     bk_plan_report r;
     bk_layout l = j->l;
     bk_status st = BK_OK;
     l.routed_rows = rows;
-    BK_TRY(bk_run_add_training(&s, &j->c, &l, NULL, e));
+    BK_TRY(bk_run_add_programs(&s, &gen, &j->c, &l, true, NULL, e));
     BK_TRY(bk_session_plan(&s, &j->target, e));
     BK_TRY(bk_plan_report_make(&r, s.program[BK_RUN_TRAIN].p, e));
     snprintf(marked, sizeof marked, "%s%s", name, rows == j->l.routed_rows ? ", as planned" : "");
     bk_plan_report_print_room(&j->text, marked, rows, &r, s.program[BK_RUN_TRAIN].p);
 done:
+    bk_generator_free(&gen);
     bk_session_close(&s);
     return st;
 }

@@ -20,16 +20,10 @@ static bk_status add_program(bk_session *s, const bk_config *c, const bk_layout 
     return st;
 }
 
-bk_status bk_run_add_training(bk_session *s, const bk_config *c, const bk_layout *l, const bk_dump *dump,
-                              bk_err *e)
-{
-    return add_program(s, c, l, BK_MODEL_TRAIN, l->n_micro, dump, e);
-}
-
 bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config *c, const bk_layout *l,
                               bool evaluate, const bk_dump *dump, bk_err *e)
 {
-    bk_status st = bk_run_add_training(s, c, l, dump, e);
+    bk_status st = add_program(s, c, l, BK_MODEL_TRAIN, l->n_micro, dump, e);
     if (st == BK_OK && evaluate) st = add_program(s, c, l, BK_MODEL_EVALUATE, 1, NULL, e);
     if (st != BK_OK || l->n_ranks > 1) return st; /* text is generated on one rank alone */
     return bk_generator_add(gen, s, c, BK_F32, e);

@@ -24,9 +24,6 @@ typedef struct {
     bk_str config_diff;        /* options that differ from those of that checkpoint, a line each */
 } bk_run;
 
-/* Adds the program that trains to an empty session. `dump` (or NULL) sees its stages. */
-bk_status bk_run_add_training(bk_session *s, const bk_config *c, const bk_layout *l, const bk_dump *dump,
-                              bk_err *e);
 /* Builds the programs of a run and adds them to an empty session: the one that trains, the one that evaluates
  * where that is wanted, those of the generator, which one rank alone has. `dump` (or NULL) sees the stages of
  * the first. */

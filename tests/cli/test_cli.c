@@ -78,8 +78,8 @@ static void test_cli__every_command_refuses_alike(void **state)
     for (size_t k = 0; k < sizeof commands / sizeof *commands; k++) {
         expect_refusal(2, ARGS(commands[k], "--num-layer", "2"), ARGS("--num-layer", "num_layers"));
         expect_refusal(2, ARGS(commands[k], "--num-layers", "0"), ARGS("num_layers must be at least 1"));
-        expect_refusal(2, ARGS(commands[k], "--num-attention-heads", "5"),
-                       ARGS("hidden_size 128", "num_attention_heads 5"));
+        expect_refusal(2, ARGS(commands[k], "--moe-router-topk", "9"),
+                       ARGS("moe_router_topk 9", "num_experts 8"));
         expect_refusal(2, ARGS(commands[k], "stray"), ARGS("'stray' is no option"));
     }
     /* As with cmp and diff, 1 would say that check has found a difference. */
@@ -115,8 +115,10 @@ static void test_cli__options_that_contradict(void **state)
 {
     (void)state;
     expect_refusal(2, ARGS("train", "--activation", "gelu"), ARGS("activation", "contradicts", "swiglu"));
-    expect_refusal(2, ARGS("train", "--num-attention-heads", "5"),
-                   ARGS("hidden_size 128", "num_attention_heads 5 (--num-attention-heads)"));
+    expect_refusal(
+        2,
+        ARGS("train", "--multi-latent-attention=false", "--qk-layernorm=false", "--num-attention-heads", "5"),
+        ARGS("hidden_size 128", "num_attention_heads 5 (--num-attention-heads)"));
     expect_refusal(2, ARGS("train", "--num-query-groups", "3"),
                    ARGS("num_query_groups 3", "num_attention_heads 4"));
     expect_refusal(2, ARGS("train", "--global-batch-size", "12"),
@@ -151,7 +153,10 @@ static void test_cli__explicit_zero_is_accepted(void **state)
     (void)state;
     put("text", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
     exe_result plain, zeros;
-#define RUN "train", "--data-path", "text", "--train-iters", "2", "--seq-length", "8"
+    put("dense.yaml", "num_layers: 1\nhidden_size: 32\nnum_attention_heads: 4\nvocab_size: 257\n"
+                      "hidden_dropout: 0\nlr: 0.001\nlr_decay_style: constant\nlog_interval: 1\n");
+#define RUN                                                                                                  \
+    "train", "--config", "dense.yaml", "--data-path", "text", "--train-iters", "2", "--seq-length", "8"
     run_exe(&plain, ARGS(RUN));
     run_exe(&zeros, ARGS(RUN, "--mtp-num-layers", "0", "--num-experts", "0", "--hidden-dropout", "0",
                          "--decoupled-lr", "0", "--lr-warmup-iters", "0"));

@@ -193,7 +193,7 @@ static void test_plan_command__bad_options(void **state)
         {"--num-layer 3", "there is no option '--num-layer'; did you mean num_layers?"},
         {"--dump", "dump"},
         {"--hidden-size 0", "hidden_size"},
-        {"--hidden-size 130", "num_attention_heads"},
+        {"--moe-router-topk 9", "num_experts 8"},
         {"--global-batch-size 12", "global_batch_size"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

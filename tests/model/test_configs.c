@@ -21,10 +21,15 @@ static void test_configs__tiny(void **state)
     (void)state;
     model_fixture f;
     build(&f, BK_SOURCE_DIR "/configs/tiny.yaml");
-    /* Embedding and output; per layer: q, k, v and output, three matrices of SwiGLU, two norms, two
-     * hyper-connections; contraction and final norm. */
-    const int64_t layer = 4 * 128 * 128 + 3 * 128 * 320 + 2 * 128 + 2 * (24 * 512 + 24 + 3);
-    assert_int_equal(model_param_elements(f.g), 2 * 257 * 128 + 4 * layer + 4 * 512 + 4 + 1 + 128);
+    /* Of every layer: the latent projections and their norms, the output, two norms, two hyper-connections.
+     */
+    const int64_t attention = 128 * 64 + 64 * 4 * 48 + 128 * 48 + 32 * 4 * 64 + 64 + 32 + 128 * 128;
+    const int64_t both = attention + 2 * 128 + 2 * (24 * 512 + 24 + 3);
+    const int64_t dense = 3 * 128 * 320, sparse = 8 * 128 + 9 * 3 * 128 * 96;
+    const int64_t end =
+        4 * 512 + 4 + 1 + 128; /* contraction and norm, of the decoder and of the further depth */
+    assert_int_equal(model_param_elements(f.g),
+                     2 * 257 * 128 + 4 * both + dense + 3 * sparse + 2 * end + 2 * 128 * 128 + 2 * 128);
     assert_int_equal(f.io.samples, BK_NONE);
     assert_int_equal(f.l.n_micro, 1);
     model_free(&f);
