@@ -18,9 +18,18 @@ bk_status bk_grad_add(bk_grad_ctx *c, bk_vid v, bk_vid contribution, bk_err *e)
 {
     if (!bk_grad_wanted(c, v) || contribution == BK_NONE) return BK_OK;
     bk_grad_list *l = &c->of[v];
-    bk_status st;
-    BK_VEC_PUSH(st, l->v, l->n, l->cap, contribution);
+    const int64_t n = c->g->n_values;
+    bk_status st =
+        bk_vec_grow(&c->n_added, &c->cap_counted, c->n_counted, n - c->n_counted, sizeof *c->n_added);
+    if (st == BK_OK) c->n_counted = n;
+    if (st == BK_OK) BK_VEC_PUSH(st, l->v, l->n, l->cap, contribution);
+    if (st == BK_OK) c->n_added[contribution]++;
     return st == BK_OK ? st : bk_err_set(e, BK_E_MEM, "autodiff: out of memory");
+}
+
+int32_t bk_grad_n_added(const bk_grad_ctx *c, bk_vid v)
+{
+    return v < c->n_counted ? c->n_added[v] : 0;
 }
 
 bk_status bk_grad_accumulator(bk_vid *out, bk_grad_ctx *c, bk_vid v, bk_err *e)

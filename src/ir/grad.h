@@ -20,6 +20,9 @@ struct bk_grad_ctx {
     bk_vid *sum;      /* for each value: its finished gradient, or BK_NONE */
     const bool *want; /* for each value: gradient flows to it */
     int32_t n;        /* values of the forward graph */
+    /* For each value, up to n_counted: to how many gradients it is a contribution. */
+    int32_t *n_added;
+    int64_t n_counted, cap_counted;
 };
 
 /* True if gradient is to flow into v (a trainable parameter, or an activation that depends on one). */
@@ -30,6 +33,9 @@ bk_vid bk_grad_of(const bk_grad_ctx *c, bk_vid v);
 
 /* Adds a contribution (a value of v's shape) to the gradient of v. Does nothing if none is wanted. */
 bk_status bk_grad_add(bk_grad_ctx *c, bk_vid v, bk_vid contribution, bk_err *e);
+
+/* To how many gradients the value is a contribution. */
+int32_t bk_grad_n_added(const bk_grad_ctx *c, bk_vid v);
 
 /* The accumulator of parameter v's gradient (made at the first call); BK_NONE if none is wanted or v is
  * BK_NONE. */

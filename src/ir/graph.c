@@ -27,6 +27,7 @@ void bk_graph_free(bk_graph *g)
 {
     if (!g) return;
     bk_arena_free(&g->arena);
+    for (int k = 0; k < BK_N_KINDS; k++) bk_map_free(&g->by_name[k]);
     free(g->value), free(g->op), free(g->operand), free(g->param);
     free(g->region), free(g->region_op), free(g->term);
     free(g);
@@ -60,12 +61,30 @@ static void make_dense(bk_value *v)
     for (int d = v->rank - 1; d >= 0; d--) v->stride[d] = stride, stride *= v->dim[d].size;
 }
 
+/* Enters the value under its name, unless another one has it. */
+static bk_status index_name(bk_graph *g, bk_vid v)
+{
+    const bk_value *x = &g->value[v];
+    if (x->kind == BK_ACTIVATION || x->base != BK_NONE || bk_value_find(g, x->kind, x->name) != BK_NONE)
+        return BK_OK;
+    return bk_map_set(&g->by_name[x->kind], x->name, v);
+}
+
+bk_status bk_graph_index_names(bk_graph *g, bk_err *e)
+{
+    bk_status st = BK_OK;
+    for (int k = 0; k < BK_N_KINDS; k++) bk_map_free(&g->by_name[k]);
+    for (bk_vid v = 0; v < g->n_values && st == BK_OK; v++) st = index_name(g, v);
+    return st == BK_OK ? st : bk_err_set(e, st, "graph: out of memory");
+}
+
 static bk_status push_value(bk_vid *out, bk_graph *g, const bk_value *v, bk_err *e)
 {
     bk_value copy = *v;
     copy.name = bk_arena_strdup(&g->arena, v->name ? v->name : "");
     bk_status st = copy.name && g->n_values < INT32_MAX ? BK_OK : BK_E_MEM;
     if (st == BK_OK) BK_VEC_PUSH(st, g->value, g->n_values, g->cap_values, copy);
+    if (st == BK_OK) st = index_name(g, (bk_vid)(g->n_values - 1));
     if (st != BK_OK)
         return bk_err_set(e, BK_E_MEM, "graph: out of memory at value %s", v->name ? v->name : "");
     *out = (bk_vid)(g->n_values - 1);
@@ -277,10 +296,7 @@ bk_status bk_op_set_operands(bk_graph *g, bk_oid id, const bk_vid *in, int n_in,
 
 bk_vid bk_value_find(const bk_graph *g, bk_kind kind, const char *name)
 {
-    for (int64_t v = 0; v < g->n_values; v++)
-        if (g->value[v].kind == kind && g->value[v].base == BK_NONE && strcmp(g->value[v].name, name) == 0)
-            return (bk_vid)v;
-    return BK_NONE;
+    return (bk_vid)bk_map_get(&g->by_name[kind], name, BK_NONE);
 }
 
 const char *bk_tag_name(char *buf, int64_t cap, bk_tag t)

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "ir/op.h"
 #include "ir/param.h"
 #include "ir/types.h"
@@ -59,6 +60,7 @@ struct bk_graph {
     bk_arena arena; /* owns names */
     bk_value *value;
     int64_t n_values, cap_values;
+    bk_map by_name[BK_N_KINDS]; /* values with lasting names (not activations, not views) to their ids */
     bk_op *op;
     int64_t n_ops, cap_ops;
     bk_vid *operand;
@@ -154,8 +156,11 @@ bk_status bk_op_set_operands(bk_graph *g, bk_oid op, const bk_vid *in, int n_in,
                              const bk_vid *upd, int n_upd, bk_err *e);
 
 /* Finds a value by name among those of a kind with lasting names (not activations); BK_NONE if there is none.
- */
+ * Of several the first. */
 bk_vid bk_value_find(const bk_graph *g, bk_kind kind, const char *name);
+
+/* Makes graph.by_name again: for passes that give values other ids. BK_E_MEM. */
+bk_status bk_graph_index_names(bk_graph *g, bk_err *e);
 
 /* "decoder.3.attn backward" into buf. */
 const char *bk_tag_name(char *buf, int64_t cap, bk_tag tag);

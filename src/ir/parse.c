@@ -506,8 +506,8 @@ bk_status bk_graph_parse(bk_graph **out, const char *text, int64_t len, const ch
     bool ok = read_head(&p);
     while (ok && bk_lex_next_line(&p.x)) ok = read_line(&p);
     ok = ok && p.x.st == BK_OK && sort_ops(&p) && check_references(&p);
-    st = p.x.st;
-    if (ok && (st = bk_graph_verify(p.g, e)) != BK_OK) bk_err_prefix(e, "%s: ", where);
+    st = ok ? bk_graph_index_names(p.g, e) : p.x.st; /* what is a view was not known when it was added */
+    if (ok && st == BK_OK && (st = bk_graph_verify(p.g, e)) != BK_OK) bk_err_prefix(e, "%s: ", where);
     free(p.ref), free(p.op_id);
     if (st == BK_OK)
         *out = p.g;

@@ -52,18 +52,25 @@ bk_status bk_verify_regions(bk_verifier *v)
 
 /* ---- terms -------------------------------------------------------------------------------------------- */
 
-/* Is one of the operands from `from` to `to` of this kind and parameter? */
-static bool has_operand(const bk_graph *g, const bk_op *op, int32_t from, int32_t to, bk_kind kind,
+/* For each parameter, the op that was last found to hold it. All operands of an op are looked at in one go:
+ * it may read or update the parameters of thousands of experts, each with a term of its own. */
+typedef struct {
+    bk_oid *reader, *updater;
+} term_ops;
+
+/* Is one of the op's operands from `from` to `to` of this kind and parameter? */
+static bool has_operand(bk_oid *holder, const bk_graph *g, bk_oid o, int32_t from, int32_t to, bk_kind kind,
                         bk_pid param)
 {
+    if (holder[param] == o) return true;
     for (int32_t k = from; k < to; k++) {
-        const bk_vid x = g->operand[op->first + k];
-        if (x != BK_NONE && g->value[x].kind == kind && g->value[x].param == param) return true;
+        const bk_vid x = g->operand[g->op[o].first + k];
+        if (x != BK_NONE && g->value[x].kind == kind) holder[g->value[x].param] = o;
     }
-    return false;
+    return holder[param] == o;
 }
 
-static bk_status check_term(const bk_verifier *v, int64_t id)
+static bk_status check_term(const bk_verifier *v, const term_ops *of, int64_t id)
 {
     const bk_graph *g = v->g;
     const bk_term *t = &g->term[id];
@@ -72,13 +79,13 @@ static bk_status check_term(const bk_verifier *v, int64_t id)
         return bk_err_set(v->e, BK_E_CHECK,
                           "term %" PRId64 ": p%" PRId32 ", @%" PRId32 " or @%" PRId32 " does not exist", id,
                           t->param, t->use, t->term);
-    const bk_op *use = &g->op[t->use], *term = &g->op[t->term];
+    const bk_op *term = &g->op[t->term];
     const char *name = g->param[t->param].name;
-    if (!has_operand(g, use, 0, use->n_in, BK_PARAM, t->param))
+    if (!has_operand(of->reader, g, t->use, 0, g->op[t->use].n_in, BK_PARAM, t->param))
         return bk_verify_op_error(v, t->use, "is a use of '%s' in term %" PRId64 ", but does not read it",
                                   name, id);
     const int32_t first = term->n_in + term->n_out;
-    if (!has_operand(g, term, first, first + term->n_upd, BK_GRADIENT, t->param))
+    if (!has_operand(of->updater, g, t->term, first, first + term->n_upd, BK_GRADIENT, t->param))
         return bk_verify_op_error(
             v, t->term, "is term %" PRId64 " of '%s', but does not update its accumulator", id, name);
     return BK_OK;
@@ -86,7 +93,11 @@ static bk_status check_term(const bk_verifier *v, int64_t id)
 
 bk_status bk_verify_terms(bk_verifier *v)
 {
-    bk_status st = BK_OK;
-    for (int64_t id = 0; id < v->g->n_terms && st == BK_OK; id++) st = check_term(v, id);
+    const size_t n = (size_t)v->g->n_params + 1;
+    term_ops of = {malloc(n * sizeof *of.reader), malloc(n * sizeof *of.updater)};
+    bk_status st = of.reader && of.updater ? BK_OK : bk_err_set(v->e, BK_E_MEM, "out of memory");
+    for (size_t p = 0; p < n && st == BK_OK; p++) of.reader[p] = of.updater[p] = BK_NONE;
+    for (int64_t id = 0; id < v->g->n_terms && st == BK_OK; id++) st = check_term(v, &of, id);
+    free(of.reader), free(of.updater);
     return st;
 }

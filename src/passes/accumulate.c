@@ -13,13 +13,14 @@ typedef struct {
     bk_graph *g;
     bk_oid *def;      /* the op that writes a value whole, or BK_NONE */
     int32_t *n_reads; /* of a value and its views */
+    bk_vid *now;      /* for each value: itself, or of a sum that is gone the term that holds it */
     bool *dead;
 } fold;
 
 static void scan(fold *f)
 {
     const bk_graph *g = f->g;
-    for (int64_t v = 0; v < g->n_values; v++) f->def[v] = BK_NONE, f->n_reads[v] = 0;
+    for (int64_t v = 0; v < g->n_values; v++) f->def[v] = BK_NONE, f->n_reads[v] = 0, f->now[v] = (bk_vid)v;
     for (int64_t o = 0; o < g->n_ops; o++) {
         const bk_op *op = &g->op[o];
         for (int k = 0; k < op->n_in; k++)
@@ -56,13 +57,18 @@ static bk_status give_addend(bk_graph *g, bk_oid o, bk_vid sum, bk_err *e)
     return st;
 }
 
-static void read_instead(bk_graph *g, bk_vid old, bk_vid new)
+/* Whatever reads or views a sum that was folded away does so with the term that took its place. That one is
+ * there: it is no sum, for an add_n takes no addend. */
+static void read_instead(fold *f)
 {
+    bk_graph *g = f->g;
     for (int64_t o = 0; o < g->n_ops; o++)
-        for (int k = 0; k < g->op[o].n_in; k++)
-            if (g->operand[g->op[o].first + k] == old) g->operand[g->op[o].first + k] = new;
+        for (int k = 0; k < g->op[o].n_in; k++) {
+            bk_vid *v = &g->operand[g->op[o].first + k];
+            if (*v != BK_NONE) *v = f->now[*v];
+        }
     for (int64_t v = 0; v < g->n_values; v++)
-        if (g->value[v].base == old) g->value[v].base = new;
+        if (g->value[v].base != BK_NONE) g->value[v].base = f->now[g->value[v].base];
 }
 
 /* Folds terms from the left as long as it goes. */
@@ -70,11 +76,11 @@ static bk_status fold_one(fold *f, bk_oid add, bk_err *e)
 {
     bk_graph *g = f->g;
     const bk_op op = g->op[add];
-    bk_vid sum = bk_ins(g, &op)[0];
+    bk_vid sum = f->now[bk_ins(g, &op)[0]];
     int k = 1;
     bk_status st = BK_OK;
     for (; k < op.n_in && st == BK_OK; k++) {
-        const bk_vid term = g->operand[op.first + k];
+        const bk_vid term = f->now[g->operand[op.first + k]];
         if (!may_add(f, sum, term)) break;
         st = give_addend(g, f->def[term], sum, e);
         sum = term;
@@ -82,7 +88,7 @@ static bk_status fold_one(fold *f, bk_oid add, bk_err *e)
     if (k == 1 || st != BK_OK) return st;
     if (k == op.n_in) {
         f->dead[add] = true;
-        read_instead(g, bk_outs(g, &op)[0], sum);
+        f->now[bk_outs(g, &op)[0]] = sum;
     } else { /* the add_n keeps the terms from k on */
         g->op[add].first += k - 1;
         g->op[add].n_in -= k - 1;
@@ -94,14 +100,16 @@ static bk_status fold_one(fold *f, bk_oid add, bk_err *e)
 bk_status bk_pass_accumulate(bk_graph *g, bk_err *e)
 {
     const size_t nv = (size_t)g->n_values + 1, no = (size_t)g->n_ops + 1;
-    fold f = {g, malloc(nv * sizeof(bk_oid)), malloc(nv * sizeof(int32_t)), calloc(no, 1)};
+    fold f = {g, malloc(nv * sizeof(bk_oid)), malloc(nv * sizeof(int32_t)), malloc(nv * sizeof(bk_vid)),
+              calloc(no, 1)};
     bk_status st =
-        f.def && f.n_reads && f.dead ? BK_OK : bk_err_set(e, BK_E_MEM, "accumulate: out of memory");
+        f.def && f.n_reads && f.now && f.dead ? BK_OK : bk_err_set(e, BK_E_MEM, "accumulate: out of memory");
     if (st == BK_OK) scan(&f);
     for (int64_t o = 0; o < g->n_ops && st == BK_OK; o++)
         if (g->op[o].kind == BK_OP_add_n && g->op[o].tag.pass == BK_PASS_BACKWARD)
             st = fold_one(&f, (bk_oid)o, e);
+    if (st == BK_OK) read_instead(&f);
     if (st == BK_OK) st = bk_graph_compact(g, f.dead, e);
-    free(f.def), free(f.n_reads), free(f.dead);
+    free(f.def), free(f.n_reads), free(f.now), free(f.dead);
     return st;
 }

@@ -5,14 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/vec.h"
 #include "ir/grad.h"
 #include "passes/passes.h"
+
+/* What the backward does with a value so far. */
+typedef struct {
+    bool read, written; /* written: by an op that can write through strides */
+} value_use;
 
 typedef struct {
     bk_grad_ctx c;
     bool *want;
     bk_vid *view_next; /* for each value: the next view of the same base, or BK_NONE */
     bk_vid *view_head; /* for each base: its first view */
+    value_use *use;    /* for each value, up to the ops before n_seen */
+    int64_t n_uses, cap_uses, n_seen;
 } walk;
 
 static bk_status out_of_memory(bk_err *e)
@@ -66,6 +74,7 @@ static void walk_free(walk *w)
 {
     for (int32_t v = 0; v < w->c.n && w->c.of; v++) free(w->c.of[v].v);
     free(w->c.of), free(w->c.sum), free(w->want), free(w->view_next), free(w->view_head);
+    free(w->c.n_added), free(w->use);
 }
 
 /* The sum of the contributions to one value: BK_NONE, the only one, or an add_n. */
@@ -120,25 +129,29 @@ static bool views_tile(const walk *w, bk_vid base, const bk_vid *view, int n)
     return at == period;
 }
 
+/* Looks at the ops that were appended since the last time. */
+static bk_status see_new_ops(walk *w, bk_err *e)
+{
+    const bk_graph *g = w->c.g;
+    if (bk_vec_grow(&w->use, &w->cap_uses, w->n_uses, g->n_values - w->n_uses, sizeof *w->use) != BK_OK)
+        return out_of_memory(e);
+    w->n_uses = g->n_values;
+    for (; w->n_seen < g->n_ops; w->n_seen++) {
+        const bk_op *op = &g->op[w->n_seen];
+        for (int k = 0; k < op->n_in; k++)
+            if (bk_ins(g, op)[k] != BK_NONE) w->use[bk_ins(g, op)[k]].read = true;
+        for (int k = 0; k < op->n_out && bk_ops[op->kind].strided; k++)
+            w->use[bk_outs(g, op)[k]].written = true;
+    }
+    return BK_OK;
+}
+
 /* True if `sum` was written for this gradient alone, by an op that can write through strides: it can become a
  * view. Gradients that pass through an op belong to several values, of which some may be finished later. */
 static bool may_become_view(const walk *w, bk_vid sum)
 {
-    const bk_graph *g = w->c.g;
-    if (sum < w->c.n || g->value[sum].base != BK_NONE) return false;
-    bool written = false;
-    int n_values = 0;
-    for (int32_t v = 0; v < w->c.n; v++)
-        for (int64_t k = 0; k < w->c.of[v].n; k++) n_values += w->c.of[v].v[k] == sum;
-    if (n_values != 1) return false;
-    for (int64_t o = 0; o < g->n_ops; o++) {
-        const bk_op *op = &g->op[o];
-        for (int k = 0; k < op->n_in; k++)
-            if (bk_ins(g, op)[k] == sum) return false;
-        for (int k = 0; k < op->n_out; k++)
-            if (bk_outs(g, op)[k] == sum) written = bk_ops[op->kind].strided;
-    }
-    return written;
+    return sum >= w->c.n && w->c.g->value[sum].base == BK_NONE && bk_grad_n_added(&w->c, sum) == 1 &&
+           w->use[sum].written && !w->use[sum].read;
 }
 
 /* The gradient of `v` as a value of its own. Where micro-batches read a value of scope step, each of them has
@@ -179,6 +192,7 @@ static bk_status join_tiles(bk_vid *out, walk *w, bk_vid v, const bk_vid *view, 
 {
     bk_graph *g = w->c.g;
     bk_status st = gradient_base(out, g, v, BK_NONE, sum, n, e);
+    if (st == BK_OK) st = see_new_ops(w, e);
     for (int k = 0; k < n && st == BK_OK; k++) {
         if (may_become_view(w, sum[k])) {
             bk_value *s = &g->value[sum[k]];

@@ -84,6 +84,7 @@ bk_status bk_graph_compact(bk_graph *g, const bool *dead_op, bk_err *e)
         for (int64_t v = 0; v < g->n_values; v++) to[v] = used[v] ? (bk_vid)n++ : BK_NONE;
         st = move_ops(g, dead_op, to, op_to);
         if (st == BK_OK) move_values(g, to), g->n_values = n;
+        if (st == BK_OK) st = bk_graph_index_names(g, e);
     }
     free(used), free(to), free(op_to);
     return st == BK_OK ? st : bk_err_set(e, st, "graph: out of memory");

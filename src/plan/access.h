@@ -3,17 +3,15 @@
 #ifndef BK_PLAN_ACCESS_H
 #define BK_PLAN_ACCESS_H
 
-#include "ir/plain_order.h"
 #include "plan/happens.h"
 
 typedef enum { BK_READ, BK_WRITE, BK_UPDATE, BK_SCRATCH } bk_role;
 
 typedef struct {
-    int32_t item, k; /* the k-th op of the item's region */
+    int32_t item;
     bk_oid op;
     bk_vid v; /* the operand itself: a view, or the value */
     bk_role role;
-    int64_t plain; /* place in the plain order */
 } bk_access;
 
 /* An instance: a value (not a view) of scope run or step, a value of one micro-batch, or an op's scratch
@@ -24,16 +22,17 @@ typedef struct {
     bk_access *access;
     int64_t *first;
     int64_t n_instances;
-    bk_plain_order order;
+    int64_t *of_value, *of_work; /* for each value, each op: the first of its instances, BK_NONE: none */
 } bk_accesses;
 
+/* The items that run each op must be there once (check_complete.c); h is used by the rules alone. */
 bk_status bk_accesses_init(bk_accesses *a, const bk_plan *p, const bk_happens *h, bk_err *e);
 void bk_accesses_free(bk_accesses *a);
 
-/* True if access x is done before y begins. */
+/* True if access x is done before y begins. An item runs its ops in the order of their ids. */
 static inline bool bk_access_before(const bk_happens *h, const bk_access *x, const bk_access *y)
 {
-    return x->item == y->item ? x->k < y->k : bk_happens_before(h, x->item, y->item);
+    return x->item == y->item ? x->op < y->op : bk_happens_before(h, x->item, y->item);
 }
 
 /* The instance of a value (not a view) that an item of a micro-batch sees. */

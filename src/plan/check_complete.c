@@ -30,6 +30,18 @@ static bk_status ops_once(const bk_graph *g, int32_t *count, bk_err *e)
     return BK_OK;
 }
 
+static bk_status scopes_fit(const bk_graph *g, bk_err *e)
+{
+    for (int64_t r = 0; r < g->n_regions; r++)
+        for (int32_t k = 0; k < g->region[r].n_ops; k++) {
+            const bk_oid o = g->region_op[g->region[r].first + k];
+            if (g->op[o].scope != g->region[r].scope)
+                return bk_err_set(e, BK_E_CHECK, "complete: op %d (%s) is of another scope than its region",
+                                  (int)o, bk_ops[g->op[o].kind].name);
+        }
+    return BK_OK;
+}
+
 static bk_status items_once(const bk_plan *p, int32_t *count, bk_err *e)
 {
     const bk_graph *g = p->g;
@@ -63,6 +75,7 @@ bk_status bk_check_complete(const bk_plan *p, bk_err *e)
     int32_t *count = calloc(2 * n, sizeof *count);
     if (!count) return bk_err_set(e, BK_E_MEM, "checker: out of memory");
     bk_status st = ops_once(p->g, count, e);
+    if (st == BK_OK) st = scopes_fit(p->g, e);
     if (st == BK_OK) st = items_once(p, count + n, e);
     free(count);
     return st;

@@ -83,7 +83,7 @@ static bk_status check_slots(const bk_plan *p, bk_err *e)
 static bool handed_over(const bk_accesses *a, int64_t from, int64_t to, const bk_access *last,
                         const bk_access *first)
 {
-    if (last->item != first->item || last->k != first->k || first->role != BK_WRITE) return false;
+    if (last->item != first->item || last->op != first->op || first->role != BK_WRITE) return false;
     int32_t m;
     const bk_place x = bk_instance_place(a, from, &m), y = bk_instance_place(a, to, &m);
     bk_vid heir = BK_NONE;
@@ -144,7 +144,7 @@ static int64_t first_rank(const bk_accesses *a, int64_t instance)
     int64_t least = INT64_MAX;
     for (int64_t k = a->first[instance]; k < a->first[instance + 1]; k++) {
         const bk_access *x = &a->access[k];
-        const int64_t rank = (a->h->rank[x->item] * (a->p->g->n_ops + 1) + x->k) * 2 + (x->role != BK_READ);
+        const int64_t rank = (a->h->rank[x->item] * a->p->g->n_ops + x->op) * 2 + (x->role != BK_READ);
         if (rank < least) least = rank;
     }
     return least;

@@ -39,8 +39,13 @@ static bk_status check_writers(const scene *s, int64_t *n_writers)
     return BK_OK;
 }
 
+static bool same_op(const bk_access *x, const bk_access *y)
+{
+    return x->item == y->item && x->op == y->op;
+}
+
 /* Updates follow each other; a reader stands before the first or after the last, on the side that plain order
- * says. */
+ * says. An op may read what it updates: the reads of an op stand before its updates. */
 static bk_status check_updates(const scene *s)
 {
     const bk_access *first = NULL, *last = NULL;
@@ -51,18 +56,16 @@ static bk_status check_updates(const scene *s)
         if (!first) first = &s->x[k];
         last = &s->x[k];
     }
-    for (int64_t k = 0; k < s->n && first; k++) {
-        const bk_access *r = &s->x[k];
+    for (const bk_access *r = s->x; r < s->x + s->n && first; r++) {
         char name[192], reader[256];
         if (r->role != BK_READ) continue;
-        if (r->plain > first->plain && r->plain < last->plain)
+        if (r > first && r < last && !same_op(r, last))
             return bk_err_set(s->e, BK_E_CHECK, "rule 1: %s reads %s between its updates",
                               bk_access_name(reader, sizeof reader, s->a, r),
                               bk_instance_name(name, sizeof name, s->a, s->instance));
-        if (r->plain <= first->plain && !(r->plain == first->plain) && !bk_access_before(s->a->h, r, first))
+        if (r < first && !same_op(r, first) && !bk_access_before(s->a->h, r, first))
             return violation(s, r, first, "it reads the value before the update");
-        if (r->plain > last->plain && !bk_access_before(s->a->h, last, r))
-            return violation(s, last, r, "it updates");
+        if (r > last && !bk_access_before(s->a->h, last, r)) return violation(s, last, r, "it updates");
     }
     return BK_OK;
 }

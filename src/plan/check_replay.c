@@ -29,7 +29,8 @@ static bk_status check_dropped(const bk_accesses *a, bk_vid replay, bk_err *e)
     const bk_graph *g = a->p->g;
     const int32_t n = a->p->s->n_micro;
     for (int32_t m = 0; m < n; m++) {
-        const int64_t copy = (int64_t)replay * n + m, dropped = (int64_t)g->value[replay].replay_of * n + m;
+        const int64_t copy = bk_value_instance(a, replay, m);
+        const int64_t dropped = bk_value_instance(a, bk_root(g, g->value[replay].replay_of), m);
         if (a->first[copy] == a->first[copy + 1]) continue;
         if (!all_before(a, dropped, &a->access[a->first[copy]])) {
             char name[192];

@@ -107,7 +107,7 @@ static inline grad_bench grad_open(build_fn build, bk_dtype real, unsigned seeds
 static inline void grad_close(grad_bench *t)
 {
     for (int v = 0; v < BENCH_VALUES; v++) free(t->c.of[v].v);
-    free(t->c.of), free(t->c.sum), free(t->want);
+    free(t->c.of), free(t->c.sum), free(t->c.n_added), free(t->want);
     bench_close(&t->b);
 }
 

@@ -43,6 +43,31 @@ static void test_accumulate__folds_a_whole_sum_in_its_order(void **state)
     pr_close(&r);
 }
 
+/* Values have other ids once a sum is gone; those with lasting names are found under them. */
+static void test_accumulate__names_follow_their_values(void **state)
+{
+    (void)state;
+    pass_run r;
+    pr_open(&r, 1);
+    const bk_vid h = base_value(&r);
+    for (int k = 0; k < 3; k++) pr_seed(&r, linear(&r, (const char *[]){"a", "b", "c"}[k], h));
+    pr_autodiff(&r);
+    const bk_vid before = bk_value_find(r.g, BK_GRADIENT, "h");
+    const int64_t n_values = r.g->n_values;
+    pr_accumulate(&r);
+    assert_true(r.g->n_values < n_values);
+    assert_true(bk_value_find(r.g, BK_GRADIENT, "h") < before);
+    int n = 0;
+    for (bk_vid v = 0; v < r.g->n_values; v++) {
+        const bk_value *x = &r.g->value[v];
+        const bool lasts = x->kind != BK_ACTIVATION && x->base == BK_NONE;
+        if (lasts) assert_int_equal(bk_value_find(r.g, x->kind, x->name), v);
+        n += lasts;
+    }
+    assert_int_equal(n, 1 + 4 + 4 + 3); /* input, parameters and their gradients, seeds */
+    pr_close(&r);
+}
+
 /* The seed of h itself comes first, then a linear's gradient, then that of an op which cannot add (gelu),
  * then another linear's: what stands behind the term that cannot be folded is not folded either. */
 static void test_accumulate__stops_at_a_term_that_cannot_be_folded(void **state)
@@ -291,6 +316,7 @@ int main(void)
     omp_set_num_threads(1); /* as in pr_open */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accumulate__folds_a_whole_sum_in_its_order),
+        cmocka_unit_test(test_accumulate__names_follow_their_values),
         cmocka_unit_test(test_accumulate__stops_at_a_term_that_cannot_be_folded),
         cmocka_unit_test(test_accumulate__leaves_a_term_that_is_read_elsewhere),
         cmocka_unit_test(test_accumulate__leaves_a_term_that_comes_too_early),

@@ -99,6 +99,13 @@ static void test_check__complete_regions(void **state)
     const int32_t at = region[long_one].first;
     op[at] = r.g->region_op[at + 1], op[at + 1] = r.g->region_op[at];
     expect_complete(&r, &g, r.s, "of a region is not in plain order");
+    FRESH();
+    bk_rid of_step = 0, of_micro = 0;
+    while (region[of_step].scope != BK_STEP || region[of_step].n_ops != 1) of_step++;
+    while (region[of_micro].scope != BK_MICRO || region[of_micro].n_ops != 1) of_micro++;
+    op[region[of_step].first] = r.g->region_op[region[of_micro].first];
+    op[region[of_micro].first] = r.g->region_op[region[of_step].first];
+    expect_complete(&r, &g, r.s, "is of another scope than its region");
 #undef FRESH
     free(region), free(op);
     pr_close(&r);
