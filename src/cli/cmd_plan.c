@@ -58,12 +58,22 @@ static void dump_stage(void *ctx, const char *name, const bk_graph *g, const bk_
         bk_graph_print(&j->text, g);
 }
 
-static void print_evaluate(bk_str *out, const bk_plan *p)
+/* A program beside the one that trains; `of`: what it does once. */
+static void print_program(bk_str *out, const char *name, const char *of, const bk_plan *p)
 {
     char peak[BK_HUMAN_LEN], step[BK_HUMAN_LEN], flop[BK_HUMAN_LEN];
-    bk_str_appendf(out, "evaluate  one micro-batch: peak %s, step part %s, matrix products %sflop\n",
+    bk_str_appendf(out, "%-9s %s: peak %s, step part %s, matrix products %sflop\n", name, of,
                    bk_human_bytes(peak, p->peak_bytes), bk_human_bytes(step, p->step_bytes),
                    bk_human_count(flop, bk_plan_matrix_flops(p)));
+}
+
+static void print_measure(job *j)
+{
+    char of[64];
+    const bk_session *s = &j->session;
+    if (!bk_run_measures(&j->c)) return;
+    snprintf(of, sizeof of, "every %lld steps", (long long)j->c.log_health_interval);
+    print_program(&j->text, "measure", of, s->program[s->n_programs - 1].p);
 }
 
 /* The plan with room for `rows` routed tokens, as a line. */
@@ -115,7 +125,8 @@ static bk_status print_report(job *j, bk_err *e)
     bk_plan_report_print(&j->text, &r, p, j->l.n_micro * j->l.micro_batch * j->l.seq);
     st = print_rooms(j, e);
     if (st != BK_OK) return st;
-    print_evaluate(&j->text, j->session.program[BK_RUN_EVALUATE].p);
+    print_program(&j->text, "evaluate", "one micro-batch", j->session.program[BK_RUN_EVALUATE].p);
+    print_measure(j);
     bk_str_append(&j->text, "plan checked: rules 1 2 3 5 6 hold\n");
     return BK_OK;
 }

@@ -14,6 +14,16 @@ typedef struct {
     bk_metrics metrics;
 } job;
 
+/* Nothing where no layer has anything to tell. */
+static bk_status write_health(job *j, const bk_step_report *r, bk_err *e)
+{
+    bk_health_values v = {.iteration = r->iteration, .n_samples = r->n_samples};
+    bk_status st = bk_health_read(&v.health, r->metrics, e);
+    if (st == BK_OK && v.health.n > 0) st = bk_metrics_health(&j->metrics, &v, e);
+    bk_health_free(&v.health);
+    return st;
+}
+
 static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
 {
     job *j = ctx;
@@ -29,7 +39,8 @@ static bk_status step(void *ctx, const bk_step_report *r, bk_err *e)
                                    .tflops = 2e-12 * (double)r->madds / r->seconds,
                                    .seconds = r->seconds,
                                    .metrics = r->metrics};
-    return bk_metrics_step(&j->metrics, &values, e);
+    const bk_status st = bk_metrics_step(&j->metrics, &values, e);
+    return st == BK_OK && r->measured ? write_health(j, r, e) : st;
 }
 
 static bk_status evaluated(void *ctx, int64_t iteration, double loss, double seconds, bk_err *e)

@@ -59,6 +59,10 @@ const char *bk_metric_of(bk_metric_kind *kind, const char *value);
 #define BK_METRIC_WORST  "health.worst"
 #define BK_METRIC_HEALTH "health.mean"
 
+/* The part in the NAME of a layer's metric, and as `figure` what stands behind it; NULL for metrics of the
+ * whole model. Both are parts of `name`. */
+const char *bk_metric_part(const char **figure, const char *name);
+
 /* What the names of states of the run begin with that belong to one sequence being generated. */
 #define BK_CACHE "cache."
 

@@ -20,6 +20,16 @@ const char *bk_metric_of(bk_metric_kind *kind, const char *value)
     return value + n + strlen(how[*kind]);
 }
 
+const char *bk_metric_part(const char **figure, const char *name)
+{
+    static const char *const parts[] = {BK_PART_ROUTER, BK_PART_ATTENTION_HC, BK_PART_MLP_HC};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        const char *part = strstr(name, parts[k]);
+        if (part) return *figure = part + strlen(parts[k]), part;
+    }
+    return NULL;
+}
+
 bk_vid bk_build_metric(bk_builder *b, bk_metric_kind kind, const char *name, bk_vid term)
 {
     char front[BK_NAME_LEN];

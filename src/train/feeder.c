@@ -62,7 +62,7 @@ static bk_status fetch_metric(bk_feed *f, bk_metric_kind kind, const char *name,
     else if (strcmp(name, "routed_excess") == 0)
         f->routed_excess = *(const int64_t *)src;
     else
-        return bk_metric_put(&f->metrics, name, v, src, scale, e);
+        return bk_metric_put(f->metrics, name, v, src, scale, e);
     return BK_OK;
 }
 
@@ -87,6 +87,7 @@ bk_host bk_feed_host(bk_feed *f)
 void bk_feed_free(bk_feed *f)
 {
     free(f->mask);
-    bk_metric_table_free(&f->metrics);
+    bk_metric_table_free(&f->trained);
+    bk_metric_table_free(&f->measured);
     *f = (bk_feed){0};
 }

@@ -17,8 +17,9 @@ typedef struct {
     /* Fetched. */
     double loss_sum, n_tokens, grad_norm;
     int64_t routed_excess; /* 0 where nothing tells */
-    bk_metric_table
-        metrics; /* the other metrics of the step: means over the micro-batches, counts of the step */
+    /* The other metrics of the step go to one of two tables, so that the rows of either are always those of
+     * one program. The caller says to which. */
+    bk_metric_table trained, measured, *metrics;
 } bk_feed;
 
 /* The host of a feed. Borrowed: f must outlive it. */

@@ -35,22 +35,42 @@ static void begin(bk_jsonl *j, const char *kind)
     bk_str_appendf(&j->line, "{\"kind\":\"%s\"", kind);
 }
 
+/* None where an object or a list begins. */
+static void put_comma(bk_jsonl *j)
+{
+    const char last = j->line.len ? j->line.s[j->line.len - 1] : '{';
+    if (last != '{' && last != '[') bk_str_append(&j->line, ",");
+}
+
+static void put_key(bk_jsonl *j, const char *key)
+{
+    put_comma(j);
+    bk_str_appendf(&j->line, "\"%s\":", key);
+}
+
 static void put_count(bk_jsonl *j, const char *key, int64_t n)
 {
-    bk_str_appendf(&j->line, ",\"%s\":%" PRId64, key, n);
+    put_key(j, key);
+    bk_str_appendf(&j->line, "%" PRId64, n);
+}
+
+static void put_number(bk_jsonl *j, double x)
+{
+    if (isfinite(x))
+        bk_str_appendf(&j->line, "%.17g", x);
+    else
+        bk_str_append(&j->line, "null");
 }
 
 static void put_real(bk_jsonl *j, const char *key, double x)
 {
-    if (isfinite(x))
-        bk_str_appendf(&j->line, ",\"%s\":%.17g", key, x);
-    else
-        bk_str_appendf(&j->line, ",\"%s\":null", key);
+    put_key(j, key);
+    put_number(j, x);
 }
 
 static void put_text(bk_jsonl *j, const char *key, const char *text)
 {
-    bk_str_appendf(&j->line, ",\"%s\":", key);
+    put_key(j, key);
     bk_str_append_json(&j->line, text);
 }
 
@@ -79,7 +99,7 @@ static void put_scalars(bk_jsonl *j, const bk_metric_table *t)
 {
     for (int64_t k = 0; t && k < t->n; k++) {
         char key[64];
-        if (t->row[k].n != 1) continue;
+        if (!bk_metric_is_scalar(&t->row[k])) continue;
         snprintf(key, sizeof key, "%s", t->row[k].name);
         for (char *space = key; (space = strchr(space, ' '));) *space = '_';
         put_real(j, key, t->row[k].x[0]);
@@ -108,6 +128,60 @@ bk_status bk_jsonl_evaluation(bk_jsonl *j, const bk_evaluation_values *v, bk_err
     put_count(j, "consumed_samples", v->n_samples);
     put_real(j, "validation_loss", v->loss);
     put_real(j, "validation_ppl", bk_perplexity(v->loss));
+    return end(j, e);
+}
+
+static void put_experts(bk_jsonl *j, const bk_expert_health *x)
+{
+    put_key(j, "experts");
+    bk_str_append(&j->line, "{");
+    put_count(j, "least", x->least);
+    put_count(j, "most", x->most);
+    put_count(j, "dead", x->dead);
+    put_count(j, "tokens", x->tokens);
+    for (int k = 0; k < x->n_losses; k++) put_real(j, x->loss[k].name, x->loss[k].value);
+    bk_str_append(&j->line, "}");
+}
+
+static void put_hc(bk_jsonl *j, const char *key, const bk_hc_health *x)
+{
+    put_key(j, key);
+    bk_str_append(&j->line, "{");
+    put_real(j, "row_error", x->row_error);
+    put_real(j, "column_error", x->column_error);
+    put_real(j, "from_identity", x->from_identity);
+    put_real(j, "from_uniform", x->from_uniform);
+    put_key(j, "stream_norms");
+    bk_str_append(&j->line, "[");
+    for (int64_t k = 0; k < x->n_streams; k++) put_comma(j), put_number(j, x->stream_norm[k]);
+    bk_str_append(&j->line, "]}");
+}
+
+static void put_layer(bk_jsonl *j, const bk_layer_health *x)
+{
+    put_comma(j);
+    bk_str_append(&j->line, "{");
+    put_text(j, "layer", x->name);
+    if (x->experts.n) put_experts(j, &x->experts);
+    if (x->attention.n_streams) {
+        put_key(j, "hc");
+        bk_str_append(&j->line, "{");
+        put_hc(j, "attention", &x->attention);
+        put_hc(j, "mlp", &x->mlp);
+        bk_str_append(&j->line, "}");
+    }
+    bk_str_append(&j->line, "}");
+}
+
+bk_status bk_jsonl_health(bk_jsonl *j, const bk_health_values *v, bk_err *e)
+{
+    begin(j, "health");
+    put_count(j, "iteration", v->iteration);
+    put_count(j, "consumed_samples", v->n_samples);
+    put_key(j, "layers");
+    bk_str_append(&j->line, "[");
+    for (int64_t k = 0; k < v->health.n; k++) put_layer(j, &v->health.row[k]);
+    bk_str_append(&j->line, "]");
     return end(j, e);
 }
 

@@ -7,12 +7,14 @@
  *                                                              model, such as "mtp_1_loss")
  *     {"kind":"validation","iteration":100,"consumed_samples":800,
  *      "validation_loss":...,"validation_ppl":...}
- *
+ *     {"kind":"health","iteration":100,"consumed_samples":800,"layers":[{"layer":"decoder.layers.0",
+ *      "experts":{"least":3,...},"hc":{"attention":{"row_error":...},"mlp":{...}}},...]}
  *     {"kind":"room","iteration":4,"rows":96,"room_before":64,"room":120}    (the step is done again with
- * room for more rows of routed tokens)
+ *                                                                     room for more rows of routed tokens)
  *
- * Each on a line of its own. Reals have 17 digits, so that they read back to the same bits; what JSON has no
- * number for (NaN, infinities) is null. A run appends: a resumed one goes on in the same file. */
+ * docs/logs.md says what each key is. Each on a line of its own. Reals have 17 digits, so that they read back
+ * to the same bits; what JSON has no number for (NaN, infinities) is null. A run appends: a resumed one goes
+ * on in the same file. */
 #ifndef BK_TRAIN_JSONL_H
 #define BK_TRAIN_JSONL_H
 
@@ -33,6 +35,7 @@ bk_status bk_jsonl_open(bk_jsonl *j, const char *path, bk_err *e);
 bk_status bk_jsonl_run(bk_jsonl *j, const bk_run_values *v, bk_err *e);
 bk_status bk_jsonl_step(bk_jsonl *j, const bk_step_values *v, bk_err *e);
 bk_status bk_jsonl_evaluation(bk_jsonl *j, const bk_evaluation_values *v, bk_err *e);
+bk_status bk_jsonl_health(bk_jsonl *j, const bk_health_values *v, bk_err *e);
 bk_status bk_jsonl_room(bk_jsonl *j, const bk_room_values *v, bk_err *e);
 
 /* Closes in any case; a closed one is fine. */

@@ -6,9 +6,10 @@
 #include "base/machine.h"
 #include "train/lr.h"
 
-static void aim(bk_run *r, int64_t iteration)
+static void aim(bk_run *r, int64_t iteration, bool measure)
 {
     bk_feed *f = &r->feed;
+    f->metrics = measure ? &f->measured : &f->trained;
     f->source = r->data.train;
     f->n_micro = r->layout.n_micro;
     f->first_sample = (iteration - 1) * r->layout.global_batch;
@@ -38,6 +39,11 @@ static bool line_is_due(const bk_config *c, int64_t iteration)
     return iteration == 1 || iteration == c->train_iters || iteration % c->log_interval == 0;
 }
 
+static bool measurement_is_due(const bk_run *r, int64_t iteration)
+{
+    return bk_run_measures(r->c) && iteration % r->c->log_health_interval == 0;
+}
+
 /* Where tokens find no room at their experts nothing of the run changes, and the same is done again with more
  * room for them. */
 static bk_status run_program(bk_run *r, int program, int64_t iteration, const bk_train_log *log, bk_err *e)
@@ -63,8 +69,10 @@ static bk_status train_step(bk_step_report *out, bk_run *r, int64_t iteration, c
 {
     const double start = bk_now();
     bk_feed *f = &r->feed;
-    aim(r, iteration);
-    const bk_status st = run_program(r, BK_RUN_TRAIN, iteration, log, e);
+    const bool measure = measurement_is_due(r, iteration);
+    aim(r, iteration, measure);
+    const bk_status st =
+        run_program(r, measure ? r->session.n_programs - 1 : BK_RUN_TRAIN, iteration, log, e);
     if (st != BK_OK) return st;
     const double loss = f->loss_sum / fmax(f->n_tokens, 1);
     const bool finite = isfinite(loss) && isfinite(f->grad_norm);
@@ -86,7 +94,8 @@ static bk_status train_step(bk_step_report *out, bk_run *r, int64_t iteration, c
                          .line = line_is_due(r->c, iteration),
                          .line_loss = s->line_steps ? s->line_loss_sum / (double)s->line_steps : (double)NAN,
                          .line_steps = s->line_steps,
-                         .metrics = &f->metrics,
+                         .measured = measure,
+                         .metrics = f->metrics,
                          .seconds = bk_now() - start};
     if (out->line) s->line_steps = 0, s->line_loss_sum = 0;
     return BK_OK;

@@ -19,7 +19,8 @@ typedef struct {
     bool line;          /* a log line is due: the first step, every log_interval-th, the last */
     double line_loss;   /* mean loss of the steps since the last line */
     int64_t line_steps; /* their number */
-    const bk_metric_table *metrics; /* what else the step measured; until the next step */
+    bool measured;      /* the metrics tell how each layer is doing */
+    const bk_metric_table *metrics; /* what else the step gathered; until the next step */
 } bk_step_report;
 
 typedef enum { BK_END_DONE, BK_END_STOPPED, BK_END_TIME } bk_end;

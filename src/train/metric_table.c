@@ -5,6 +5,7 @@
 
 #include "base/vec.h"
 #include "ir/element.h"
+#include "model/model.h"
 
 static bk_metric *find(const bk_metric_table *t, const char *name)
 {
@@ -16,6 +17,12 @@ static bk_metric *find(const bk_metric_table *t, const char *name)
 const bk_metric *bk_metric_find(const bk_metric_table *t, const char *name)
 {
     return find(t, name);
+}
+
+bool bk_metric_is_scalar(const bk_metric *m)
+{
+    const char *ignored;
+    return m->n == 1 && !bk_metric_part(&ignored, m->name);
 }
 
 static bk_status add_row(bk_metric **out, bk_metric_table *t, const char *name, int64_t n)

@@ -21,6 +21,9 @@ typedef struct {
 bk_status bk_metric_put(bk_metric_table *t, const char *name, const bk_value *v, const void *src,
                         double scale, bk_err *e);
 
+/* Whether the row is one number that is not of a single layer. */
+bool bk_metric_is_scalar(const bk_metric *m);
+
 /* The row of that name, or NULL. */
 const bk_metric *bk_metric_find(const bk_metric_table *t, const char *name);
 

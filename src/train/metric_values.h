@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "train/layer_health.h"
 #include "train/metric_table.h"
 
 /* Of a run, at its beginning. */
@@ -25,7 +26,7 @@ typedef struct {
     double tokens_per_s;
     double tflops;                  /* 10^12 floating-point operations a second */
     double seconds;                 /* that the step took */
-    const bk_metric_table *metrics; /* others; those of one number are scalars with their names. NULL: none */
+    const bk_metric_table *metrics; /* others; bk_metric_is_scalar: written under its name. NULL: none */
 } bk_step_values;
 
 /* Of one evaluation. */
@@ -34,6 +35,13 @@ typedef struct {
     int64_t n_samples; /* consumed by training so far */
     double loss;       /* mean over the tokens of the validation batches */
 } bk_evaluation_values;
+
+/* Of the layers, in a step that measured. */
+typedef struct {
+    int64_t iteration;
+    int64_t n_samples; /* consumed so far, this step's included */
+    bk_health health;
+} bk_health_values;
 
 /* Of a step (or an evaluation after it) that was void because rows of tokens found no room at their experts,
  * and is done again with more. */

@@ -42,6 +42,14 @@ bk_status bk_metrics_evaluation(bk_metrics *m, const bk_evaluation_values *v, bk
     return st == BK_OK ? st2 : st;
 }
 
+bk_status bk_metrics_health(bk_metrics *m, const bk_health_values *v, bk_err *e)
+{
+    const bk_status st = m->jsonl.file.path ? bk_jsonl_health(&m->jsonl, v, e) : BK_OK;
+    if (!m->tensorboard.file.path) return st;
+    const bk_status st2 = bk_tensorboard_health(&m->tensorboard, v, st == BK_OK ? e : NULL);
+    return st == BK_OK ? st2 : st;
+}
+
 bk_status bk_metrics_room(bk_metrics *m, const bk_room_values *v, bk_err *e)
 {
     return m->jsonl.file.path ? bk_jsonl_room(&m->jsonl, v, e) : BK_OK;

@@ -4,6 +4,7 @@
  *     BK_TRY(bk_metrics_open(&m, c, first_iteration, e));
  *     BK_TRY(bk_metrics_step(&m, &values, e));              // after each step
  *     BK_TRY(bk_metrics_evaluation(&m, &values, e));        // after each evaluation
+ *     BK_TRY(bk_metrics_health(&m, &values, e));            // after each step that measured
  *     BK_TRY(bk_metrics_close(&m, e));                      // or with e NULL on the way out of a failure */
 #ifndef BK_TRAIN_METRICS_H
 #define BK_TRAIN_METRICS_H
@@ -26,6 +27,7 @@ bk_status bk_metrics_open(bk_metrics *m, const bk_config *c, int64_t first_itera
 /* The first failure is returned, the other file written none the less. */
 bk_status bk_metrics_step(bk_metrics *m, const bk_step_values *v, bk_err *e);
 bk_status bk_metrics_evaluation(bk_metrics *m, const bk_evaluation_values *v, bk_err *e);
+bk_status bk_metrics_health(bk_metrics *m, const bk_health_values *v, bk_err *e);
 bk_status bk_metrics_room(bk_metrics *m, const bk_room_values *v, bk_err *e); /* JSON lines alone */
 
 /* Closes in any case; a closed one is fine. */

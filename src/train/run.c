@@ -4,6 +4,11 @@
 
 #include "base/size.h"
 
+bool bk_run_measures(const bk_config *c)
+{
+    return c->log_health_interval > 0 && (*c->log_jsonl || *c->tensorboard_dir) && bk_model_can_measure(c);
+}
+
 static bk_status make_program(bk_program *out, const bk_config *c, const bk_layout *l, bk_model_mode mode,
                               const bk_dump *dump, bk_err *e)
 {
@@ -25,8 +30,10 @@ bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config 
 {
     bk_status st = add_program(s, c, l, BK_MODEL_TRAIN, l->n_micro, dump, e);
     if (st == BK_OK && evaluate) st = add_program(s, c, l, BK_MODEL_EVALUATE, 1, NULL, e);
-    if (st != BK_OK || l->n_ranks > 1) return st; /* text is generated on one rank alone */
-    return bk_generator_add(gen, s, c, BK_F32, e);
+    if (st == BK_OK && l->n_ranks == 1) /* text is generated on one rank alone */
+        st = bk_generator_add(gen, s, c, BK_F32, e);
+    if (st == BK_OK && bk_run_measures(c)) st = add_program(s, c, l, BK_MODEL_MEASURE, l->n_micro, NULL, e);
+    return st;
 }
 
 static bk_status open_session(bk_run *r, bk_err *e)
@@ -100,6 +107,8 @@ bk_status bk_run_make_room(bk_run *r, int64_t excess, bk_err *e)
     const int64_t rows = need + need / 4;        /* the next steps are likely to need more */
     l.routed_rows = rows < l.most_rows ? rows : l.most_rows;
     bk_status st = replace_program(r, BK_RUN_TRAIN, BK_MODEL_TRAIN, &l, e);
+    if (st == BK_OK && bk_run_measures(r->c))
+        st = replace_program(r, r->session.n_programs - 1, BK_MODEL_MEASURE, &l, e);
     if (st == BK_OK && r->data.valid.ctx) st = replace_program(r, BK_RUN_EVALUATE, BK_MODEL_EVALUATE, &l, e);
     if (st == BK_OK)
         r->layout = l;

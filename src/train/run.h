@@ -12,6 +12,10 @@
 /* Programs of a run's session. */
 enum { BK_RUN_TRAIN, BK_RUN_EVALUATE };
 
+/* Whether a run measures experts and residual streams: there are some, log_health_interval is not 0, and a
+ * file is there to write the figures to. The program that trains and measures is the last of the session. */
+bool bk_run_measures(const bk_config *c);
+
 typedef struct {
     const bk_config *c;
     bk_layout layout;
@@ -25,8 +29,8 @@ typedef struct {
 } bk_run;
 
 /* Builds the programs of a run and adds them to an empty session: the one that trains, the one that evaluates
- * where that is wanted, those of the generator, which one rank alone has. `dump` (or NULL) sees the stages of
- * the first. */
+ * where that is wanted, those of the generator, which one rank alone has, and the one that measures, if
+ * bk_run_measures. `dump` (or NULL) sees the stages of the first. */
 bk_status bk_run_add_programs(bk_session *s, bk_generator *gen, const bk_config *c, const bk_layout *l,
                               bool evaluate, const bk_dump *dump, bk_err *e);
 
@@ -38,8 +42,8 @@ bk_status bk_run_open(bk_run *r, const bk_config *c, bk_err *e);
 bk_status bk_run_open_layout(bk_run *r, const bk_config *c, const bk_layout *l, bk_err *e);
 
 /* More room for rows of routed tokens, after a step in which `excess` of them found none: the programs that
- * train and evaluate are planned anew, parameters and everything else that lives as long as the run keep
- * their bits. BK_E_MEM, with the rows, where that does not fit. */
+ * train, measure and evaluate are planned anew, parameters and everything else that lives as long as the run
+ * keep their bits. BK_E_MEM, with the rows, where that does not fit. */
 bk_status bk_run_make_room(bk_run *r, int64_t excess, bk_err *e);
 void bk_run_close(bk_run *r); /* {0} is fine */
 

@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 #include "train/program.h"
 
-enum { BK_MAX_PROGRAMS = 4 };
+enum { BK_MAX_PROGRAMS = 5 };
 
 typedef struct {
     bk_program program[BK_MAX_PROGRAMS]; /* owned */

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,15 +145,20 @@ done:
     return st;
 }
 
-/* The losses beside that of the language model, an event each: their number has no bound. */
+/* An event for one scalar: where the number of them has no bound. */
+static void frame_scalar(bk_tensorboard *t, int64_t iteration, const char *tag, double x)
+{
+    scalars s = {0};
+    add(&s, tag, x);
+    frame_scalars(t, iteration, &s);
+}
+
+/* The losses beside that of the language model. */
 static void frame_metrics(bk_tensorboard *t, int64_t iteration, const bk_metric_table *metrics)
 {
-    for (int64_t k = 0; metrics && k < metrics->n; k++) {
-        scalars s = {0};
-        if (metrics->row[k].n != 1) continue;
-        add(&s, metrics->row[k].name, metrics->row[k].x[0]);
-        frame_scalars(t, iteration, &s);
-    }
+    for (int64_t k = 0; metrics && k < metrics->n; k++)
+        if (bk_metric_is_scalar(&metrics->row[k]))
+            frame_scalar(t, iteration, metrics->row[k].name, metrics->row[k].x[0]);
 }
 
 bk_status bk_tensorboard_step(bk_tensorboard *t, const bk_step_values *v, bk_err *e)
@@ -187,6 +193,55 @@ bk_status bk_tensorboard_evaluation(bk_tensorboard *t, const bk_evaluation_value
     add(&by_samples, "lm loss validation vs samples", v->loss);
     add(&by_samples, "lm loss validation ppl vs samples", ppl);
     frame_scalars(t, v->n_samples, &by_samples);
+    return flush_frames(t, e);
+}
+
+/* Where the figures of a part of a layer go. */
+typedef struct {
+    bk_tensorboard *t;
+    int64_t iteration;
+    const char *layer, *part;
+} place;
+
+static void frame_figure(const place *at, const char *figure, double x)
+{
+    char tag[256];
+    snprintf(tag, sizeof tag, "health/%s/%s/%s", at->layer, at->part, figure);
+    frame_scalar(at->t, at->iteration, tag, x);
+}
+
+static void frame_experts(const place *at, const bk_expert_health *x)
+{
+    if (x->n == 0) return;
+    frame_figure(at, "least", (double)x->least);
+    frame_figure(at, "most", (double)x->most);
+    frame_figure(at, "dead", (double)x->dead);
+    frame_figure(at, "tokens", (double)x->tokens);
+    for (int k = 0; k < x->n_losses; k++) frame_figure(at, x->loss[k].name, x->loss[k].value);
+}
+
+static void frame_hc(const place *at, const bk_hc_health *x)
+{
+    if (x->n_streams == 0) return;
+    frame_figure(at, "row_error", x->row_error);
+    frame_figure(at, "column_error", x->column_error);
+    frame_figure(at, "from_identity", x->from_identity);
+    frame_figure(at, "from_uniform", x->from_uniform);
+    for (int64_t k = 0; k < x->n_streams; k++) {
+        char figure[48];
+        snprintf(figure, sizeof figure, "stream_norms/%lld", (long long)k);
+        frame_figure(at, figure, x->stream_norm[k]);
+    }
+}
+
+bk_status bk_tensorboard_health(bk_tensorboard *t, const bk_health_values *v, bk_err *e)
+{
+    for (int64_t k = 0; k < v->health.n; k++) {
+        const bk_layer_health *x = &v->health.row[k];
+        frame_experts(&(place){t, v->iteration, x->name, "experts"}, &x->experts);
+        frame_hc(&(place){t, v->iteration, x->name, "hc/attention"}, &x->attention);
+        frame_hc(&(place){t, v->iteration, x->name, "hc/mlp"}, &x->mlp);
+    }
     return flush_frames(t, e);
 }
 

@@ -5,6 +5,7 @@
  *     lm loss, grad-norm, learning-rate, batch-size, iteration-time         and their twins
  *     throughput                                                            (without one)
  *     lm loss validation, lm loss validation ppl                            and their twins
+ *     health/<layer>/experts/<figure>, health/<layer>/hc/<sublayer>/<figure>     (without)
  *
  * As there, learning-rate is that of the step after, and the first step has no iteration-time: it pays for
  * what happens once. */
@@ -32,6 +33,8 @@ bk_status bk_tensorboard_open(bk_tensorboard *t, const char *folder, int64_t int
 /* BK_E_IO when the events could not be written whole; the file then ends with those before. */
 bk_status bk_tensorboard_step(bk_tensorboard *t, const bk_step_values *v, bk_err *e);
 bk_status bk_tensorboard_evaluation(bk_tensorboard *t, const bk_evaluation_values *v, bk_err *e);
+/* Whatever the interval: the run measures at one of its own. */
+bk_status bk_tensorboard_health(bk_tensorboard *t, const bk_health_values *v, bk_err *e);
 
 /* Closes in any case; a closed one is fine. */
 bk_status bk_tensorboard_close(bk_tensorboard *t, bk_err *e);

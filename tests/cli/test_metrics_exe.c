@@ -220,6 +220,77 @@ static void test_metrics_exe__further_losses(void **state)
     for (int k = 0; k < 5; k++) assert_true(count_tags("moe", tags[k]) >= 3);
 }
 
+/* The lines of kind health, which must be JSON, one after the other; returns their number. */
+static int read_health(char *out, size_t size, const char *path)
+{
+    char line[4096];
+    int n = 0;
+    size_t used = 0;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    for (out[0] = '\0'; fgets(line, sizeof line, f);) {
+        cJSON *object = cJSON_Parse(line);
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "kind"));
+        assert_non_null(kind);
+        if (strcmp(kind, "health") == 0) {
+            const int length = snprintf(out + used, size - used, "%s", line);
+            assert_true((size_t)length < size - used);
+            used += (size_t)length, n++;
+        }
+        cJSON_Delete(object);
+    }
+    fclose(f);
+    return n;
+}
+
+#define HEALTH(train_iters, interval, file)                                                                  \
+    TRAIN, "--train-iters", train_iters, "--log-health-interval", interval, "--log-jsonl", file,             \
+        "--num-layers", "2", "--num-experts", "4", "--moe-layer-freq", "[0,1]", "--global-batch-size", "4"
+
+/* A line at the interval, the same ones after a stop in the middle of it. */
+static void test_metrics_exe__health_of_layers(void **state)
+{
+    (void)state;
+    static char whole[1 << 14], two[1 << 14];
+    must_run(ARGS(HEALTH("7", "3", "whole.jsonl"), "--tensorboard-dir", "board"));
+    assert_int_equal(read_health(whole, sizeof whole, "whole.jsonl"), 2);
+    must_run(ARGS(HEALTH("4", "3", "two.jsonl"), "--save", "ck"));
+    must_run(ARGS(HEALTH("7", "3", "two.jsonl"), "--load", "ck"));
+    read_health(two, sizeof two, "two.jsonl");
+    assert_string_equal(two, whole);
+
+    cJSON *line = cJSON_Parse(whole); /* the first */
+    assert_true(number(line, "iteration") == 3 && number(line, "consumed_samples") == 12);
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(line, "layers");
+    assert_int_equal(cJSON_GetArraySize(layers), 2);
+    for (int k = 0; k < 2; k++) {
+        const cJSON *layer = cJSON_GetArrayItem(layers, k);
+        const cJSON *experts = cJSON_GetObjectItemCaseSensitive(layer, "experts");
+        const cJSON *hc = cJSON_GetObjectItemCaseSensitive(layer, "hc");
+        assert_true(cJSON_IsObject(hc) && (experts != NULL) == (k == 1));
+        if (experts) assert_true(number(experts, "tokens") == 4 * 8 * 2 && number(experts, "dead") < 3);
+        const cJSON *mlp = cJSON_GetObjectItemCaseSensitive(hc, "mlp");
+        assert_true(number(mlp, "row_error") < 1e-4 && number(mlp, "from_uniform") < 0.1);
+        assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(mlp, "stream_norms")), 2);
+    }
+    cJSON_Delete(line);
+    assert_int_equal(count_tags("board", "health/decoder.layers.1/experts/least"), 2);
+    assert_int_equal(count_tags("board", "health/decoder.layers.0/hc/attention/stream_norms/1"), 2);
+    assert_int_equal(count_tags("board", "health/decoder.layers.0/experts"), 0);
+}
+
+static void test_metrics_exe__no_health_where_it_is_not_wanted(void **state)
+{
+    (void)state;
+    static char lines[1 << 14];
+    must_run(ARGS(HEALTH("3", "0", "never.jsonl"), "--tensorboard-dir", "board"));
+    assert_int_equal(read_health(lines, sizeof lines, "never.jsonl"), 0);
+    assert_int_equal(count_tags("board", "health/"), 0);
+    must_run(ARGS(TRAIN, "--train-iters", "2", "--log-health-interval", "1", "--log-jsonl", "plain.jsonl",
+                  "--no-enable-mhc-connections"));
+    assert_int_equal(read_health(lines, sizeof lines, "plain.jsonl"), 0);
+}
+
 static void test_metrics_exe__files_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -237,6 +308,8 @@ int main(void)
         TEST(json_lines),
         TEST(tensorboard),
         TEST(further_losses),
+        TEST(health_of_layers),
+        TEST(no_health_where_it_is_not_wanted),
         TEST(files_that_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

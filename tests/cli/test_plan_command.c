@@ -138,12 +138,27 @@ static void test_plan_command__report(void **state)
     ran_free(&r);
 }
 
-/* All programs of the run are counted, those of the sample at its end too. */
-static void test_plan_command__needs_what_training_takes(void **state)
+/* A line for the program that measures, where the run has one. */
+static void test_plan_command__measuring(void **state)
 {
     (void)state;
-    ran plan = run_plan(""),
-        train = run_command("train", "--train-iters 0 --data-path '" BK_SOURCE_DIR "/src'");
+    static const char *const none[] = {SMALL, SMALL "--log-jsonl x --log-health-interval 0"};
+    ran with = run_plan(SMALL "--log-jsonl x --log-health-interval 50");
+    assert_non_null(strstr(with.out, "\nmeasure   every 50 steps: peak "));
+    for (int k = 0; k < 2; k++) {
+        ran r = run_plan(none[k]);
+        assert_int_equal(r.code, 0);
+        assert_null(strstr(r.out, "measure "));
+        ran_free(&r);
+    }
+    ran_free(&with);
+}
+
+static void expect_need_of(const char *options)
+{
+    char args[256];
+    snprintf(args, sizeof args, "--train-iters 0 --data-path '" BK_SOURCE_DIR "/src' %s", options);
+    ran plan = run_plan(options), train = run_command("train", args);
     assert_int_equal(plan.code, 0);
     assert_int_equal(train.code, 0);
     char needed[32], taken[32];
@@ -153,6 +168,14 @@ static void test_plan_command__needs_what_training_takes(void **state)
     assert_int_equal(sscanf(memory, "memory  %31[^p]planned", taken), 1);
     assert_string_equal(needed, taken);
     ran_free(&plan), ran_free(&train);
+}
+
+/* All programs of the run are counted, those of the sample at its end and the one that measures too. */
+static void test_plan_command__needs_what_training_takes(void **state)
+{
+    (void)state;
+    expect_need_of("");
+    expect_need_of("--log-jsonl /dev/null");
 }
 
 static void test_plan_command__too_large_for_the_limit(void **state)
@@ -269,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_plan_command__dumps),
         cmocka_unit_test(test_plan_command__graph_is_the_last_pass),
         cmocka_unit_test(test_plan_command__report),
+        cmocka_unit_test(test_plan_command__measuring),
         cmocka_unit_test(test_plan_command__needs_what_training_takes),
         cmocka_unit_test(test_plan_command__too_large_for_the_limit),
         cmocka_unit_test(test_plan_command__unknown_stage),

@@ -91,6 +91,20 @@ static void test_routed_room__so_is_a_void_evaluation(void **state)
     expect_one_repeat("eval_iters: 2\neval_interval: 3\n", BIASED_AFTER);
 }
 
+/* All steps measure, in a program of its own. */
+static void test_routed_room__so_is_a_void_step_that_measures(void **state)
+{
+    (void)state;
+    expect_one_repeat("log_jsonl: metrics.jsonl\nlog_health_interval: 1\n", BIASED_AFTER + 1);
+}
+
+/* Not the void step measures, but the one after it. */
+static void test_routed_room__what_measures_gets_room_as_well(void **state)
+{
+    (void)state;
+    expect_one_repeat("log_jsonl: metrics.jsonl\nlog_health_interval: 5\n", BIASED_AFTER + 1);
+}
+
 /* Room is made as it is needed, not for the worst that there can be. */
 static void test_routed_room__grows_with_what_came(void **state)
 {
@@ -133,6 +147,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routed_room__a_void_step_is_done_again_once),
         cmocka_unit_test(test_routed_room__so_is_a_void_evaluation),
+        cmocka_unit_test(test_routed_room__so_is_a_void_step_that_measures),
+        cmocka_unit_test(test_routed_room__what_measures_gets_room_as_well),
         cmocka_unit_test(test_routed_room__grows_with_what_came),
         cmocka_unit_test(test_routed_room__that_does_not_fit_ends_the_run),
     };

@@ -239,6 +239,48 @@ static void test_tensorboard__steps_and_evaluations(void **state)
     expect_scalars(&f.event[6], 16, 2, twins, values);
 }
 
+static void test_tensorboard__health_of_layers(void **state)
+{
+    (void)state;
+    static const double norms[] = {3, 4};
+    bk_layer_health layers[] = {
+        {.name = "decoder.layers.0", .attention = {2, 1, 2, 3, 4, norms}, .mlp = {2, 5, 6, 7, 8, norms}},
+        {.name = "decoder.layers.1",
+         .experts = {.n = 4, .least = 1, .most = 9, .dead = 0, .tokens = 20, .n_losses = 1}}};
+    layers[1].experts.loss[0].name = "z_loss", layers[1].experts.loss[0].value = 0.5;
+    static const struct {
+        const char *tag;
+        float x;
+    } want[] = {{"health/decoder.layers.0/hc/attention/row_error", 1},
+                {"health/decoder.layers.0/hc/attention/column_error", 2},
+                {"health/decoder.layers.0/hc/attention/from_identity", 3},
+                {"health/decoder.layers.0/hc/attention/from_uniform", 4},
+                {"health/decoder.layers.0/hc/attention/stream_norms/0", 3},
+                {"health/decoder.layers.0/hc/attention/stream_norms/1", 4},
+                {"health/decoder.layers.0/hc/mlp/row_error", 5},
+                {"health/decoder.layers.0/hc/mlp/column_error", 6},
+                {"health/decoder.layers.0/hc/mlp/from_identity", 7},
+                {"health/decoder.layers.0/hc/mlp/from_uniform", 8},
+                {"health/decoder.layers.0/hc/mlp/stream_norms/0", 3},
+                {"health/decoder.layers.0/hc/mlp/stream_norms/1", 4},
+                {"health/decoder.layers.1/experts/least", 1},
+                {"health/decoder.layers.1/experts/most", 9},
+                {"health/decoder.layers.1/experts/dead", 0},
+                {"health/decoder.layers.1/experts/tokens", 20},
+                {"health/decoder.layers.1/experts/z_loss", 0.5F}};
+    enum { N = sizeof want / sizeof *want };
+    bk_tensorboard t;
+    bk_err e;
+    static event_file f;
+    ok(bk_tensorboard_open(&t, "out", 1000, 1, &e), &e); /* which is not the interval of these */
+    const bk_health_values v = {.iteration = 6, .n_samples = 48, .health = {.row = layers, .n = 2}};
+    ok(bk_tensorboard_health(&t, &v, &e), &e);
+    ok(bk_tensorboard_close(&t, &e), &e);
+    read_only_file(&f, "out");
+    assert_int_equal(f.n, 1 + N);
+    for (int k = 0; k < N; k++) expect_scalars(&f.event[1 + k], 6, 1, &want[k].tag, &want[k].x);
+}
+
 /* Zero is a value, not a field left out, and NaN is one. */
 static void test_tensorboard__zero_and_nan(void **state)
 {
@@ -358,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(file_begins_as_readers_expect),
         TEST(steps_and_evaluations),
+        TEST(health_of_layers),
         TEST(zero_and_nan),
         TEST(interval),
         TEST(resumed_run),
