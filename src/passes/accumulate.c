@@ -80,7 +80,7 @@ static bk_status fold_one(fold *f, bk_oid add, bk_err *e)
     int k = 1;
     bk_status st = BK_OK;
     for (; k < op.n_in && st == BK_OK; k++) {
-        const bk_vid term = f->now[g->operand[op.first + k]];
+        const bk_vid term = g->operand[op.first + k];
         if (!may_add(f, sum, term)) break;
         st = give_addend(g, f->def[term], sum, e);
         sum = term;

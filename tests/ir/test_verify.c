@@ -281,6 +281,21 @@ static void test_verify__terms(void **state)
         {"term=@20", "term=@22",
          "term: op @22 linear_wgrad (decoder.0.attn wgrad): is term 0 of 'embedding.weight', but does not "
          "update its accumulator"},
+        /* Another term of the same parameter is in order. */
+        {"use=@3 ", "use=@11 ",
+         "term: op @11 residual_add (decoder.0.attn forward): is a use of 'embedding.weight' in term 4, but "
+         "does not read it"},
+        {"term=@29", "term=@22",
+         "term: op @22 linear_wgrad (decoder.0.attn wgrad): is term 4 of 'embedding.weight', but does not "
+         "update its accumulator"},
+        /* The optimizer reads the accumulator and updates the parameter. */
+        {"use=@12", "use=@35",
+         "term: op @35 adamw (decoder.step step): is a use of 'embedding.weight' in term 0, but does not "
+         "read "
+         "it"},
+        {"term=@20", "term=@35",
+         "term: op @35 adamw (decoder.step step): is term 0 of 'embedding.weight', but does not update its "
+         "accumulator"},
     };
     ASSERT_EDITS_REFUSED(edits);
 }

@@ -68,6 +68,52 @@ static void test_accumulate__names_follow_their_values(void **state)
     pr_close(&r);
 }
 
+/* The first term of one sum is another sum that is gone. What holds that one was written before the second
+ * term, the sum itself stood behind it. */
+static void test_accumulate__folds_onto_a_folded_sum(void **state)
+{
+    (void)state;
+    pass_run r;
+    pr_open(&r, 1);
+    const bk_vid h = base_value(&r);
+    const bk_vid c = pr_op(&r, BK_OP_copy, "c", PR_IN(h)), u = pr_op(&r, BK_OP_copy, "u", PR_IN(h));
+    pr_seed(&r, linear(&r, "last", c));
+    pr_seed(&r, linear(&r, "second", u));
+    pr_seed(&r, linear(&r, "first", u));
+    pr_autodiff(&r);
+    assert_int_equal(pr_count(r.g, BK_OP_add_n), 2);
+    pr_accumulate(&r);
+    assert_int_equal(pr_count(r.g, BK_OP_add_n), 0);
+    for (int k = 1; k < 3; k++)
+        assert_int_equal(bk_ins(r.g, &r.g->op[pr_find(r.g, BK_OP_linear_dgrad, k)])[2],
+                         pr_out(r.g, pr_find(r.g, BK_OP_linear_dgrad, k - 1)));
+    pr_fetch_gradients(&r);
+    pr_plan(&r);
+    pr_run(&r);
+    pr_check_differences(&r);
+    pr_close(&r);
+}
+
+/* A rule may read a part of a gradient that turns out to be a sum. */
+static void test_accumulate__views_of_a_sum_follow_it(void **state)
+{
+    (void)state;
+    pass_run r;
+    pr_open(&r, 1);
+    const bk_vid h = base_value(&r);
+    pr_seed(&r, linear(&r, "a", h)), pr_seed(&r, linear(&r, "b", h));
+    pr_autodiff(&r);
+    const bk_vid sum = pr_out(r.g, pr_find(r.g, BK_OP_add_n, 0));
+    pr_op(&r, BK_OP_copy, "read",
+          PR_IN(pr_view(&r, "part", sum, 2, (const int64_t[]){S, C}, (const int64_t[]){B * C, 1}, C)));
+    pr_accumulate(&r);
+    assert_int_equal(pr_count(r.g, BK_OP_add_n), 0);
+    const bk_value *part = &r.g->value[bk_ins(r.g, &r.g->op[pr_find(r.g, BK_OP_copy, 0)])[0]];
+    assert_int_equal(part->base, pr_out(r.g, pr_find(r.g, BK_OP_linear_dgrad, 1)));
+    assert_int_equal(part->offset, C);
+    pr_close(&r);
+}
+
 /* The seed of h itself comes first, then a linear's gradient, then that of an op which cannot add (gelu),
  * then another linear's: what stands behind the term that cannot be folded is not folded either. */
 static void test_accumulate__stops_at_a_term_that_cannot_be_folded(void **state)
@@ -317,6 +363,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accumulate__folds_a_whole_sum_in_its_order),
         cmocka_unit_test(test_accumulate__names_follow_their_values),
+        cmocka_unit_test(test_accumulate__folds_onto_a_folded_sum),
+        cmocka_unit_test(test_accumulate__views_of_a_sum_follow_it),
         cmocka_unit_test(test_accumulate__stops_at_a_term_that_cannot_be_folded),
         cmocka_unit_test(test_accumulate__leaves_a_term_that_is_read_elsewhere),
         cmocka_unit_test(test_accumulate__leaves_a_term_that_comes_too_early),

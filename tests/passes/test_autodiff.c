@@ -298,6 +298,34 @@ static void test_autodiff__tiles_are_written_straight_into_the_gradient(void **s
     check_both(build_tiles, 2);
 }
 
+/* The gradients of the second projection's parts are computed after those of the first one were joined. */
+static void build_tiles_twice(pass_run *r)
+{
+    bk_vid t[2];
+    const bk_vid base = fused(r, 2);
+    tables(r, t);
+    const bk_vid again =
+        linear(r, "again", base, pr_param(r, "again.w", PR_DIMS(2 * HEADS * D, 2 * HEADS * D)));
+    pr_seed(r, rope(r, "k1", part(r, "again.k", again, 0, 2), t));
+    pr_seed(r, rope(r, "v1", part(r, "again.v", again, 1, 2), t));
+    const bk_vid other =
+        linear(r, "other", input_sbc(r, "x2"), pr_param(r, "other.w", PR_DIMS(2 * HEADS * D, C)));
+    pr_seed(r, rope(r, "k2", part(r, "other.k", other, 0, 2), t));
+    pr_seed(r, rope(r, "v2", part(r, "other.v", other, 1, 2), t));
+}
+
+static void test_autodiff__tiles_of_several_values(void **state)
+{
+    (void)state;
+    pass_run r;
+    pr_open(&r, 2);
+    build_tiles_twice(&r);
+    pr_autodiff(&r);
+    assert_int_equal(pr_count(r.g, BK_OP_copy) + pr_count(r.g, BK_OP_acc) + pr_count(r.g, BK_OP_fill), 0);
+    pr_close(&r);
+    check_both(build_tiles_twice, 2);
+}
+
 static void build_hole(pass_run *r)
 {
     bk_vid t[2];
@@ -579,6 +607,7 @@ int main(void)
         cmocka_unit_test(test_autodiff__parameter_without_path_gets_an_exact_zero),
         cmocka_unit_test(test_autodiff__parameter_that_is_added_gets_its_terms),
         cmocka_unit_test(test_autodiff__tiles_are_written_straight_into_the_gradient),
+        cmocka_unit_test(test_autodiff__tiles_of_several_values),
         cmocka_unit_test(test_autodiff__views_with_holes_overlaps_and_direct_uses),
         cmocka_unit_test(test_autodiff__holes_are_zero_and_overlaps_are_added),
         cmocka_unit_test(test_autodiff__gradients_that_pass_through),

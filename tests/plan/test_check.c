@@ -191,6 +191,27 @@ static void test_check__rule_1_read_between_updates(void **state)
     expect_refused(&r, "reads sum between its updates");
 }
 
+/* Its read of the second micro-batch stands before its own update, the last one. */
+static void test_check__rule_1_an_op_may_read_what_it_updates(void **state)
+{
+    (void)state;
+    pass_run r;
+    bk_err e;
+    pr_open(&r, 2);
+    const bk_vid x = input_sbc(&r, "x");
+    bk_value proto = r.g->value[x];
+    bk_vid acc;
+    proto.name = "sum", proto.kind = BK_STATE, proto.scope = BK_RUN;
+    pr_must(bk_value_add(&acc, r.g, &proto, &e), &e);
+    const bk_oid o = (bk_oid)r.g->n_ops;
+    pr_must(bk_op_add(NULL, r.g,
+                      &(bk_op_spec){.kind = BK_OP_acc, .in = &x, .n_in = 1, .upd = &acc, .n_upd = 1}, &e),
+            &e);
+    r.g->operand[r.g->op[o].first] = acc;
+    pr_must(judge(&r, &e), &e);
+    pr_close(&r);
+}
+
 static void test_check__rule_1_written_twice(void **state)
 {
     (void)state;
@@ -618,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_check__rule_1_read_before_the_write),
         cmocka_unit_test(test_check__rule_1_read_before_the_last_update),
         cmocka_unit_test(test_check__rule_1_read_between_updates),
+        cmocka_unit_test(test_check__rule_1_an_op_may_read_what_it_updates),
         cmocka_unit_test(test_check__rule_1_written_twice),
         cmocka_unit_test(test_check__rule_1_never_written),
         cmocka_unit_test(test_check__rule_2),
