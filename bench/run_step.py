@@ -30,6 +30,8 @@ def cases():
         batch = ["--global_batch_size", base[base.index("--micro_batch_size") + 1]] if name != "tiny" else []
         for streams in (0, 4):
             mhc = ["--enable_mhc_connections", "true" if streams else "false"]
+            if name == "tiny" and not streams:
+                mhc += ["--mtp_num_layers", "0"]  # which the peer has with hyper-connections alone
             out.append((f"{name} " + (f"n={streams}" if streams else "off"), base + batch + mhc))
     return out
 

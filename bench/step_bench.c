@@ -15,6 +15,7 @@
 #include "base/machine.h"
 #include "cli/cli.h"
 #include "peaks.h"
+#include "step_floor.h"
 #include "train/feeder.h"
 #include "train/session.h"
 
@@ -88,6 +89,11 @@ static bk_status time_steps(timing *out, run *r, int64_t n_warmup, int64_t n_ste
         const bk_status st = bk_exec_run(r->session.exec, r->session.program[0].p, &host, e);
         if (st != BK_OK) return st;
         const double d_wall = bk_now() - wall, d_cpu = cpu_now() - cpu;
+        if (r->feed.routed_excess > 0)
+            return bk_err_set(e, BK_E_INPUT,
+                              "bench: %" PRId64 " routed rows found no room in step %" PRId64
+                              "; raise moe_capacity_headroom",
+                              r->feed.routed_excess, i);
         out->last_loss = r->feed.loss_sum / r->feed.n_tokens;
         if (i == 1) out->first_loss = out->last_loss;
         if (i <= n_warmup) continue;
@@ -99,33 +105,7 @@ static bk_status time_steps(timing *out, run *r, int64_t n_warmup, int64_t n_ste
     return BK_OK;
 }
 
-/* Multiply-adds that the step cannot do without, by token: three times those of the forward. Weights once;
- * causal attention half of the square; the projections of the mapping and of the contraction. */
-static double least_madds(const bk_config *c)
-{
-    const double C = (double)c->hidden_size, F = (double)c->ffn_hidden_size, L = (double)c->num_layers;
-    const double S = (double)c->seq_length, n = (double)c->mhc_num_residual_streams;
-    const double q = (double)(c->num_attention_heads * c->kv_channels),
-                 kv = (double)(c->num_query_groups * c->kv_channels);
-    const double up = c->activation == BK_ACT_SWIGLU ? 2 * F : F;
-    double layer = C * (q + 2 * kv) + q * C + C * up + F * C + S * q;
-    double whole = C * (double)c->padded_vocab_size;
-    if (c->enable_mhc_connections) layer += 2 * (n * n + 2 * n) * n * C, whole += n * n * C;
-    return 3 * (L * layer + whole);
-}
-
-/* Bytes of the streams, by token, with x [n, C] in fp32 and two sublayers a layer. Forward: x and the
- * sublayer's output are read once, x' and the next sublayer's input written once. Backward: x and the
- * gradient of x' are read once before the sublayer's backward (to give its dy) and once after it, then dx is
- * written. See NOTES.md. */
-static double stream_bytes(const bk_config *c)
-{
-    const double C = (double)c->hidden_size, n = (double)c->mhc_num_residual_streams;
-    if (!c->enable_mhc_connections) return 0;
-    return 2 * (double)c->num_layers * 4 * ((2 * n + 2) * C + (5 * n + 3) * C);
-}
-
-static void print_json(const run *r, const timing *t, bool peaks)
+static void print_json(const run *r, const timing *t, const bk_step_floor *floor, bool peaks)
 {
     const double tokens = (double)(r->layout.global_batch * r->layout.seq);
     printf("{\"engine\": \"birkhoff\", \"threads\": %d, \"tokens\": %.0f, \"step_s\": %.6f, \"mean_step_s\": "
@@ -134,7 +114,7 @@ static void print_json(const run *r, const timing *t, bool peaks)
            "\"least_madds_per_token\": %.0f, \"stream_bytes_per_token\": %.0f, \"first_loss\": %.6f, "
            "\"last_loss\": %.6f",
            omp_get_max_threads(), tokens, t->wall, t->mean_wall, t->cpu, tokens / t->wall, tokens / t->cpu,
-           (double)t->madds / tokens, least_madds(&r->c), stream_bytes(&r->c), t->first_loss, t->last_loss);
+           (double)t->madds / tokens, floor->madds, floor->stream_bytes, t->first_loss, t->last_loss);
     if (peaks) {
         const bk_peaks p = bk_peaks_measure();
         printf(", \"fma_flops\": %.4g, \"copy_bytes\": %.4g", p.fma_flops, p.copy_bytes);
@@ -156,6 +136,7 @@ int main(int argc, char **argv)
                           {.name = "peaks"}};
     run r = {0};
     timing t;
+    bk_step_floor floor;
     bk_err e = {0};
     bk_status st = bk_cli_config(&r.c, own, N_OWN, argc - 1, argv + 1, &e);
     if (st == BK_OK) st = open_run(&r, &e);
@@ -163,7 +144,8 @@ int main(int argc, char **argv)
     if (st == BK_OK && n_steps < 1)
         st = bk_err_set(&e, BK_E_INPUT, "--steps %" PRId64 ": give 1 or more", n_steps);
     if (st == BK_OK) st = time_steps(&t, &r, count_of(&own[WARMUP], 2), n_steps, &e);
-    if (st == BK_OK) print_json(&r, &t, own[PEAKS].value != NULL);
+    if (st == BK_OK) st = bk_step_floor_of(&floor, &r.c, &e);
+    if (st == BK_OK) print_json(&r, &t, &floor, own[PEAKS].value != NULL);
     free(r.feed.mask);
     bk_session_close(&r.session);
     bk_config_free(&r.c);

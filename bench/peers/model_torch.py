@@ -57,15 +57,16 @@ class Shape:
                             for i in range(self.layers)]
         if not self.experts:
             return
-        if o.get("moe_router_num_groups") or o.get("moe_expert_capacity_factor") or o.get("moe_router_enable_expert_bias"):
-            raise SystemExit("model_torch: no groups of experts, no capacity, no expert bias here")
+        if o.get("moe_router_num_groups") or o.get("moe_expert_capacity_factor"):
+            raise SystemExit("model_torch: no groups of experts and no capacity here")
         self.topk = int(o.get("moe_router_topk", 2))
         self.moe_inner = int(o.get("moe_ffn_hidden_size") or self.inner)
         self.shared = int(o.get("moe_shared_expert_intermediate_size") or 0)
         self.sigmoid = o.get("moe_router_score_function", "softmax") == "sigmoid"
         self.router_scale = float(o.get("moe_router_topk_scaling_factor") or 1)
         self.by_sequence = o.get("moe_router_load_balancing_type", "aux_loss") == "seq_aux_loss"
-        self.aux = float(o.get("moe_aux_loss_coeff", 0))
+        self.aux, self.z = float(o.get("moe_aux_loss_coeff", 0)), float(o.get("moe_z_loss_coeff") or 0)
+        self.bias_rate = float(o.get("moe_router_bias_update_rate", 1e-3)) if o.get("moe_router_enable_expert_bias") else 0
 
 
 def norm_of(s, width=None):
@@ -208,6 +209,8 @@ class Experts(nn.Module):
         self.experts.local_experts = nn.ModuleList(Mlp(s, s.moe_inner) for _ in range(s.experts))
         if s.shared:
             self.shared_experts = Mlp(s, s.shared)
+        self.register_buffer("expert_bias", torch.zeros(s.experts), persistent=False)
+        self.register_buffer("chosen", torch.zeros(s.experts), persistent=False)
 
     def route(self, logits):
         """Probabilities and experts [tokens, k], and the scores of all experts, which add up to one."""
@@ -216,7 +219,8 @@ class Experts(nn.Module):
             top, index = logits.topk(s.topk, -1)
             return torch.softmax(top, -1) * s.router_scale, index, torch.softmax(logits, -1)
         scores = torch.sigmoid(logits)
-        top, index = scores.topk(s.topk, -1)
+        index = (scores.detach() + self.expert_bias).topk(s.topk, -1).indices
+        top = scores.gather(-1, index)
         if s.topk > 1:
             top = top / (top.sum(-1, keepdim=True) + 1e-20)
         return top * s.router_scale, index, scores / (scores.sum(-1, keepdim=True) + 1e-20)
@@ -232,9 +236,14 @@ class Experts(nn.Module):
     def forward(self, x, losses):
         shape, x = x.shape, x.flatten(0, -2)
         with torch.autocast("cpu", enabled=False):
-            probs, index, scores = self.route(F.linear(x.float(), self.router.weight))
+            logits = F.linear(x.float(), self.router.weight)
+            probs, index, scores = self.route(logits)
+            if self.s.bias_rate:
+                self.chosen += torch.bincount(index.flatten(), minlength=self.s.experts)
             if self.s.aux:
                 losses.append(self.balance(scores, index, shape[0]))
+            if self.s.z:
+                losses.append(self.s.z * logits.logsumexp(-1).square().mean())
         y = torch.zeros_like(x)
         for e, expert in enumerate(self.experts.local_experts):
             token, slot = torch.where(index == e)
@@ -242,6 +251,13 @@ class Experts(nn.Module):
                 y.index_add_(0, token, expert(x[token], probs[token, slot].unsqueeze(-1)).to(y.dtype))
         y = y.view(shape)
         return y + self.shared_experts(x).view(shape) if self.s.shared else y
+
+
+    @torch.no_grad()
+    def update_bias(self):
+        """After a step: experts with fewer tokens than the mean become more likely to be chosen."""
+        self.expert_bias += self.s.bias_rate * torch.sign(self.chosen.mean() - self.chosen)
+        self.chosen.zero_()
 
 
 class Layer(nn.Module):
@@ -344,6 +360,11 @@ class Model(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
+
+    def update_biases(self):
+        for module in self.modules():
+            if isinstance(module, Experts) and self.s.bias_rate:
+                module.update_bias()
 
     def embed(self, tokens):
         h = self.embedding.word_embeddings(tokens)

@@ -91,6 +91,7 @@ def time_steps(o, n_steps, n_warmup, bf16, compiled):
         if clip > 0:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
+        model.update_biases()
         optimizer.zero_grad(set_to_none=True)
         last = loss.item()
         if i >= n_warmup:
